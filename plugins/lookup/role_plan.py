@@ -20,13 +20,6 @@ options:
     type: list
     elements: str
     choices: [engine, ray_node, roce_network, vllm_serve]
-  part:
-    description:
-      - V(plan) is all but secrets, V(secret_files) the files that hold secrets, for C(host_state), which keeps them out
-        of every result.
-    type: str
-    choices: [plan, secret_files]
-    default: plan
 """
 
 EXAMPLES = r"""
@@ -37,19 +30,15 @@ EXAMPLES = r"""
 RETURN = r"""
 _raw:
   description:
-    - For V(part=plan) a mapping, in which C(state) holds the arguments of M(sparkthor.cluster.host_state); for
-      V(part=secret_files) a list of its O(sparkthor.cluster.host_state#module:files).
+    - A mapping of values, in which C(state), if there is one, holds the arguments of M(sparkthor.cluster.host_state).
   type: list
   elements: raw
 """
 
-import os
 from typing import Any
 
-from ansible.errors import AnsibleError, AnsibleLookupError
-from ansible.plugins.loader import lookup_loader
+from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import secrets_dir
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared, Templated
 
 
@@ -58,31 +47,8 @@ class LookupModule(LookupBase):
         # a run without serving has no use for what plans it
         from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import roles
 
-        raw = variables or {}
-        known = Declared(Templated(raw, self._templar))
-        part = kwargs.get("part", "plan")
-        if part not in ("plan", "secret_files"):
-            raise AnsibleLookupError(f"role_plan: part {part!r} is unknown; choose plan or secret_files")
-
-        def read_secret(name: str) -> str:
-            return self._secret(name, raw)
-
+        known = Declared(Templated(variables or {}, self._templar))
         try:
-            if part == "plan":
-                return [roles.plan(term, known) for term in terms]
-            return [roles.secret_files(term, known, read_secret) for term in terms]
+            return [roles.plan(term, known) for term in terms]
         except (ValueError, KeyError) as error:
             raise AnsibleLookupError(f"role_plan: {roles.explained(error)}") from error
-
-    def _secret(self, name: str, raw: dict[str, Any]) -> str:
-        """A secret by name; that of a key which playbooks/rotate_api_key.yml replaced may be absent, and is empty."""
-        if name != "api_key.previous":
-            lookup = lookup_loader.get("sparkthor.cluster.secret", loader=self._loader, templar=self._templar)
-            return str(lookup.run([name], variables=raw)[0])
-        if "vllm_serve_api_key" in raw:
-            return ""
-        path = os.path.join(secrets_dir(raw, self._templar.template), name)
-        try:
-            return str(self._loader.get_text_file_contents(path)).rstrip() if os.path.exists(path) else ""
-        except AnsibleError as error:
-            raise AnsibleLookupError(f"{path} cannot be read: {error}") from error

@@ -143,6 +143,9 @@ options:
             compared or written.
           - It implies O(files[].secret), and M(sparkthor.cluster.render_files) leaves the file out.
         type: str
+      own:
+        description: Whether O(state=absent) removes the file even if it lacks the line C(Ansible managed).
+        type: bool
       kept:
         description: Whether playbooks/rollback.yml brings the file back.
         type: bool

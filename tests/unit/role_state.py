@@ -56,10 +56,16 @@ def value(role: str, name: str, **given: Any) -> Any:
 
 def undone(role: str, **given: Any) -> dict[str, Any]:
     """The arguments that take the role back."""
+    [only] = undone_runs(role, **given)
+    return only
+
+
+def undone_runs(role: str, **given: Any) -> list[dict[str, Any]]:
+    """The same of a task with a loop, whatever its condition; what is given counts before the role's own."""
     loader = DataLoader()
     task = role_tasks.declared(ROLES / role)
     assert task is not None
-    raw = role_tasks.arguments_of(task)
-    variables = role_values.role_variables({**variables_of(role, loader, **given), "__raw": raw}, role)
+    variables = role_values.role_variables({**variables_of(role, loader, **given), **given}, role)
     templar = Templar(loader=loader, variables=variables)
-    return declared_state.undone(role_values.templated(templar, "__raw", variables))
+    runs = role_tasks.runs({**task, "when": None}, role_tasks.arguments_of(task), templar, variables)
+    return [declared_state.undone(arguments) for arguments, _own in runs]

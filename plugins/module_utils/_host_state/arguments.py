@@ -52,7 +52,7 @@ def _items(options: dict[str, Any], **rules: Any) -> dict[str, Any]:
 
 def _files() -> dict[str, Any]:
     texts = ("content", "template", "src", "from_secret")
-    read_by_others = ("kept", "restarts")
+    read_by_others = ("kept", "own", "restarts")
     return _items(
         {
             **_owned(None),

@@ -29,7 +29,7 @@ LISTS = ("groups", "users", "directories", "files", "links", "absent", "restore"
 _TEXTS = ("content", "template", "src", "from_secret")
 #: where systemd reads the units that an administrator adds
 _UNITS = "/etc/systemd/system/"
-#: by the key of a file, the lookup that finds it in the role's folder of that kind and gives its text
+#: by the key of a file, the lookup that gives its text
 _LOOKUPS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "template": ("ansible.builtin.template", {}),
     "src": ("ansible.builtin.file", {"rstrip": False}),
@@ -99,7 +99,8 @@ def undone(arguments: Mapping[str, Any]) -> Arguments:
     """What takes all of it back, whatever the switches say now: an earlier run may have had them on.
 
     A unit whose file the task brings is stopped and disabled; another one gets back the state in which it was found.
-    Folders with ``own`` go with all that is in them; other folders, users and groups stay.
+    Folders with ``own`` go with all that is in them, and files with ``own`` whatever they say of themselves; other
+    folders, users and groups stay.
     """
     items = {name: _items(name, arguments.get(name)) for name in LISTS}
     paths = [item["path"] for name in ("files", "links") for item in items[name]]
@@ -110,9 +111,11 @@ def undone(arguments: Mapping[str, Any]) -> Arguments:
     kept = {unit_name(name) for item in items["units"] if not _gives_back(item) for name in _names(item)}
     given_back = [name for name in named if name not in own and name not in kept]
     restored = [*paths, *(item["name"] for item in items["sysctls"]), *given_back, *_plain(items["restore"])]
-    absent = [item["path"] for item in items["directories"] if boolean(item.get("own", False))]
+    absent = [
+        item["path"] for name in ("directories", "files") for item in items[name] if boolean(item.get("own", False))
+    ]
     inside = tuple(f"{path}/" for path in absent)
-    restored = [name for name in dict.fromkeys(restored) if not name.startswith(inside)]
+    restored = [name for name in dict.fromkeys(restored) if name not in absent and not name.startswith(inside)]
     return {**_others(arguments), "absent": absent, "restore": restored, "units": units}
 
 
@@ -163,7 +166,7 @@ def _with_text(item: Arguments, text: Text) -> Arguments:
     if len(given) != 1:
         what = " and ".join(given) or "none"
         raise DeclarationError(f"files: {item.get('path')}: give one of {', '.join(_TEXTS)}; there is {what}")
-    rest = {key: value for key, value in item.items() if key not in (*_TEXTS, *FLAGS)}
+    rest = {key: value for key, value in item.items() if key not in (*_TEXTS, *FLAGS, "own")}
     if given == ["from_secret"]:
         rest["secret"] = True
     value = item[given[0]]

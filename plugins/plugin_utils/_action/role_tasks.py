@@ -67,7 +67,7 @@ def state(
     if task is None:
         return None
     found: list[dict[str, Any]] = [{"files": []}]
-    for arguments, own in _runs(task, arguments_of(task), templar, role_variables(variables, role, ROLES)):
+    for arguments, own in runs(task, arguments_of(task), templar, role_variables(variables, role, ROLES)):
         own |= typed(templar, own, role)
         text = declared_state.text_by(loader, templar, own)
         found.append(declared_state.present(arguments, text, secrets=secrets))
@@ -89,7 +89,7 @@ def calls(role: str, templar: Any, variables: dict[str, Any]) -> list[dict[str, 
     found = [
         {"module": name, "arguments": arguments}
         for name, task in tasks.items()
-        for arguments, _own in _runs(task, task[f"{_COLLECTION}{name}"], templar, own)
+        for arguments, _own in runs(task, task[f"{_COLLECTION}{name}"], templar, own)
     ]
     return found if tasks else None
 
@@ -105,12 +105,12 @@ def flagged(role: str, flag: str, templar: Any, variables: dict[str, Any], item:
     task = {**task, **({} if item is None else {"loop": [item]})}
     return [
         file["path"]
-        for arguments, _own in _runs(task, {"files": wanted}, templar, role_variables(variables, role, ROLES))
+        for arguments, _own in runs(task, {"files": wanted}, templar, role_variables(variables, role, ROLES))
         for file in declared_state.chosen("files", arguments["files"])
     ]
 
 
-def _runs(
+def runs(
     task: Mapping[str, Any], arguments: Any, templar: Any, variables: Mapping[str, Any]
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """The arguments of each run of the task whose condition holds, templated, and the variables that it has."""

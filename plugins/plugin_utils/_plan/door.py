@@ -13,32 +13,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.on_demand_service import RUN
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import Places
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import ray_tls
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.front import (
     SHARED_LANS,
     FrontError,
     NamedKey,
     label,
 )
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import File, secret_file
 
 SOCKET = "/run/sparkthor/front/group.sock"
-_FRONT = "/etc/sparkthor/front"
-#: what the doors' configuration consists of, beside nginx.conf and its scripts
-FILES = ("peer.crt", "peer.key")
-#: of which the key of the heads' own connections is made
-PEER_SECRET = "/etc/sparkthor/secrets/peer_secret"
-
-
-#: after how many seconds of silence the kernel asks a peer whether it is still there, how often, and how many times
-KEEPALIVE = {
-    "net.ipv4.tcp_keepalive_time": "20",
-    "net.ipv4.tcp_keepalive_intvl": "5",
-    "net.ipv4.tcp_keepalive_probes": "3",
-}
-SYSCTL_FILE = "/etc/sysctl.d/61-sparkthor-door.conf"
 
 
 def socket_of(places: Places) -> str:
@@ -54,29 +37,6 @@ class Turn:
     group: str
     #: what GET /v1/models says while it sleeps
     models: str
-    folder: str = RUN
-
-    @property
-    def word(self) -> str:
-        """In the line about a request that ended."""
-        return self.group or "-"
-
-
-@dataclass(frozen=True)
-class Neighbour:
-    """A group beside the host's own one, as the front proxy there reaches it."""
-
-    places: Places
-    #: for the doors of other heads
-    port: int
-    #: names of keys that are for other models only
-    refused_keys: tuple[str, ...]
-    #: where it sleeps until its model is asked for
-    turn: Turn | None = None
-
-    @property
-    def socket(self) -> str:
-        return socket_of(self.places)
 
 
 @dataclass(frozen=True)
@@ -110,13 +70,6 @@ class Door:
     routes: tuple[Route, ...]
     #: by the name of each group the server that says how it is
     groups: dict[str, str]
-
-
-def peer_files(door: Door, secret: str) -> list[File]:
-    """Key and certificate by which heads know each other, and what they are made from. Raises TlsError."""
-    key, certificate = ray_tls.key_and_certificate(secret, door.heads)
-    texts = {PEER_SECRET: secret + "\n", f"{_FRONT}/peer.key": key, f"{_FRONT}/peer.crt": certificate}
-    return [secret_file(path, text) for path, text in texts.items()]
 
 
 def checked_port(port: int, api_port: int) -> int:

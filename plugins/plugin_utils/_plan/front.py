@@ -14,15 +14,6 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
 
 MARKER = "# Ansible managed: sparkthor.cluster"
-#: where the exporter takes the front proxy's lines; the folder is there while it runs
-COUNTER_FOLDER = "/run/sparkthor-exporter"
-COUNTER = f"{COUNTER_FOLDER}/front.sock"
-#: of the process that counts for the limits of tokens; the folder is there while it runs
-TOKEN_FOLDER = "/run/sparkthor-tokens"
-#: of nginx with its JavaScript, as Debian and Ubuntu package it
-MODULE = "/usr/lib/nginx/modules/ngx_http_js_module.so"
-#: in roles/vllm_serve/files
-SCRIPTS = ("door.js", "scan.js", "tokens.js")
 #: for which a key may have a limit of tokens
 PERIODS = ("minute", "month")
 #: names of keys that the access log uses for those that are not in vllm_serve_api_keys
@@ -53,12 +44,6 @@ class NamedKey:
     #: tokens of prompts and answers; 0 = as many as come
     tokens_per_minute: int = 0
     tokens_per_month: int = 0
-
-
-def scripts(door: bool, tokens: bool) -> list[str]:
-    """The files of nginx's JavaScript, of :data:`SCRIPTS`, for a door and for counting tokens."""
-    wanted = {"door.js": door, "tokens.js": tokens, "scan.js": door or tokens}
-    return [name for name in SCRIPTS if wanted[name]]
 
 
 def peer_addresses(fabric: Mapping[str, Mapping[str, object]]) -> list[str]:

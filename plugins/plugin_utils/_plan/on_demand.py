@@ -8,21 +8,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import onhost
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.door import Turn
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.front import label
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
-    ROLES,
-    File,
-    Unit,
-    program,
-    rendered,
-)
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sandbox import sandbox
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_serve import Serving
-
-NAME = "sparkthor-on-demand.service"
-PATH = f"/etc/systemd/system/{NAME}"
 
 
 def groups(beside: Sequence[Serving]) -> dict[str, dict[str, Any]]:
@@ -45,18 +33,3 @@ def turn(serving: Serving, beside: Sequence[Serving]) -> Turn | None:
     names = [name for name in serving.names if label(name) == name]
     found = [{"id": name, "object": "model", "created": 0, "owned_by": "vllm", "root": name} for name in names]
     return Turn(serving.places.name, json.dumps({"object": "list", "data": found}))
-
-
-def unit_file() -> File:
-    """Its root reads no file of others and writes to /run alone."""
-    content = rendered(
-        ROLES / "vllm_serve" / "templates" / f"{NAME}.j2",
-        program=program,
-        digest=onhost.program_digest("on-demand"),
-        sandbox=sandbox(families=["AF_UNIX"], writable=["/run/sparkthor"]),
-    )
-    return {"path": PATH, "content": content}
-
-
-def unit(config: str) -> Unit:
-    return {"name": NAME, "enabled": True, "state": "started", "restart_on": [PATH, config]}

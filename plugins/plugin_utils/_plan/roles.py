@@ -14,12 +14,11 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     beside,
     engine,
     ray_node,
+    serving_values,
     teardown,
-    vllm_files,
     vllm_serve,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import links_of
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import File
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import plain, read_settings
 
 ROLES = ("engine", "ray_node", "roce_network", "vllm_serve")
@@ -49,13 +48,7 @@ def plan(role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
     if role == TEARDOWN:
         settings = read_settings(teardown.TeardownSettings, variables)
         return teardown.plan_teardown(settings, bool(variables.get("ansible_check_mode")))
-    return vllm_files.plan_serving(_serving(variables), _beside(variables))
-
-
-def secret_files(role: str, variables: Mapping[str, Any], read_secret: vllm_files.ReadSecret) -> list[File]:
-    """The files that hold secrets. ``read_secret`` is asked by name, only for those that this host needs."""
-    _check(role)
-    return vllm_files.secret_files(_serving(variables), read_secret) if role == "vllm_serve" else []
+    return serving_values.host_plan(_serving(variables), _beside(variables))
 
 
 def explained(error: ValueError | KeyError) -> str:

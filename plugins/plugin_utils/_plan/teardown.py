@@ -11,10 +11,8 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image_share
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import BESIDE, Places
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.serving import GOOD
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout_job
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import door, virtual_address
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import serving_values
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import (
     CACHE,
     HOME,
@@ -38,18 +36,6 @@ PARTS = {
 ALL = "all"
 _ETC = "/etc/sparkthor"
 _UNITS = "/etc/systemd/system"
-#: in the order in which they are stopped: who restarts another one goes before it
-_SERVING_UNITS = (
-    *("sparkthor-watchdog.service", "sparkthor-address.service", "sparkthor-front.service", "sparkthor-vllm.service"),
-    *("sparkthor-tokens.service", "sparkthor-on-demand.service", "sparkthor-ray.service"),
-    *("sparkthor-drop-caches.path", "sparkthor.target"),
-)
-_SERVING_FILES = (
-    *("front", "front.good", "front.good.old", "front.good.new", "secrets", "vllm", "vllm.env", "vllm.yaml"),
-    *("vllm-degraded.yaml", "cluster.json", "group.json", "serving.json", "ray.env", "ray.json", "address.conf"),
-    BESIDE,
-)
-_WORK = ("group", "superseded.json", "maintenance", BESIDE)
 
 
 @dataclass(frozen=True)
@@ -65,14 +51,21 @@ class TeardownSettings:
 
 
 def plan_teardown(settings: TeardownSettings, check: bool) -> dict[str, Any]:
-    """``parts``, ``problems`` (texts) and ``state``: what host_state is told of the parts that no role has alone."""
+    """``parts``, ``problems`` (texts), ``state``: what host_state is told of the parts that no role has alone, and
+    ``serving``, the groups whose files and units the role vllm_serve takes back.
+    """
     parts, findings = requested(settings.teardown_parts)
     if not (findings or check or settings.teardown_acknowledged):
         what = f"takes away {', '.join(parts)}" + (", and the API with them" if "serving" in parts else "")
         fix = "look at it with --check --diff, then run it with -e teardown_acknowledged=true"
         findings.append(Finding("teardown", what, fix, where="teardown_parts"))
     state = merged(taken(settings) for part, taken in _TAKEN.items() if part in parts)
-    return {"parts": parts, "problems": [str(finding) for finding in findings], "state": state.arguments()}
+    return {
+        "parts": parts,
+        "problems": [str(finding) for finding in findings],
+        "state": state.arguments(),
+        "serving": serving_values.unplanned(settings.serving_beside),
+    }
 
 
 def requested(given: Any) -> tuple[list[str], list[Finding]]:
@@ -96,23 +89,11 @@ def requested(given: Any) -> tuple[list[str], list[Finding]]:
 
 
 def _serving(settings: TeardownSettings) -> HostState:
-    beside = [unit for own in map(Places, settings.serving_beside) for unit in (own.watchdog, own.unit)]
-    units = (*beside, *_SERVING_UNITS)
+    unit = "sparkthor-ray.service"
     return HostState(
-        units=[switched_off(unit) for unit in units],
-        restore=[
-            *(f"{_UNITS}/{unit}" for unit in units),
-            "/etc/tmpfiles.d/sparkthor-serving.conf",
-            *(door.SYSCTL_FILE, *door.KEEPALIVE),
-            *_foreign(settings.ray_node_temp_dir),
-        ],
-        absent=[
-            *(f"{_ETC}/{name}" for name in _SERVING_FILES),
-            "/var/lib/sparkthor-tokens",
-            *(f"{HOME}/{name}" for name in _WORK),
-            *("/run/sparkthor", "/run/sparkthor-pending", GOOD, virtual_address.PROGRAM),
-            *_own(settings.ray_node_temp_dir),
-        ],
+        units=[switched_off(unit)],
+        restore=[f"{_UNITS}/{unit}", *_foreign(settings.ray_node_temp_dir)],
+        absent=[f"{_ETC}/ray.env", f"{_ETC}/ray.json", *_own(settings.ray_node_temp_dir)],
     )
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The one address of several front proxies: what is wrong with it, who may have it, and keepalived's configuration.
+"""The one address of several front proxies: what is wrong with it, and who may have it.
 
 keepalived speaks VRRPv3 between the heads. It has no password, which version 3 of the protocol abolished: the firewall
 lets it in from the other heads alone, and keepalived takes it from nobody else and from no other network.
@@ -8,18 +8,15 @@ lets it in from the other heads alone, and keepalived takes it from nobody else 
 
 from __future__ import annotations
 
-import inspect
 import re
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.environment_file import MARKER
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import role_specs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front as front_proxy
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front_answers
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import (
     address_of,
     interface_of,
@@ -27,24 +24,13 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses 
     ipv4_network_of,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import ROLES, File, rendered
 
 if TYPE_CHECKING:
     from netaddr import IPNetwork
 
 ADDRESS, INTERFACE, ROUTER = (f"vllm_serve_virtual_{name}" for name in ("address", "interface", "router_id"))
-UNIT = "sparkthor-address.service"
-CONFIG = "/etc/sparkthor/address.conf"
-#: what keepalived asks the front proxy with
-PROGRAM = "/usr/local/lib/sparkthor/front-answers"
 #: another vendor's default would be as good; no two routers on a LAN may have the same one
 ROUTER_ID = 51
-#: whom keepalived is when it asks the front proxy
-USER = "sparkthor-front"
-#: seconds between two signs of life of the holder; the others wait for three of them, and a moment by their priority
-ADVERTISED = 0.5
-#: seconds between two questions to the front proxy, seconds that one may take, and how many in a row decide
-ASKED, ANSWERED, TIMES = 1, 3, 2
 #: of the first head; each further one has one less, so that no two ever claim the address at the same time
 PRIORITY = 200
 _NETDEV = re.compile(r"[A-Za-z0-9_.:@-]{1,15}")
@@ -83,6 +69,9 @@ class Virtual:
 
     def of(self, host: str) -> Holder | None:
         return next((holder for holder in self.holders if holder.host == host), None)
+
+    def priority(self, holder: Holder) -> int:
+        return max(1, PRIORITY - self.holders.index(holder))
 
     def peers(self, host: str) -> list[str]:
         """Addresses of the other heads; nothing for a host that is none."""
@@ -295,31 +284,6 @@ def plan_shared(
     port = int(hostvars[fronts[0].host].get("vllm_serve_api_port") or role_specs.defaults()["vllm_serve_api_port"])
     known = assumed or declared(nodes, virtual.bare)
     return virtual, [taken(virtual)] if not known and answered(virtual.bare, port) else []
-
-
-def keepalived(virtual: Virtual, host: str, port: int, tls: bool) -> str:
-    """keepalived's configuration on a head."""
-    own = virtual.of(host)
-    if own is None:
-        raise ValueError(f"{host}: {ADDRESS} is for heads; this host is not one")
-    return rendered(
-        ROLES / "vllm_serve" / "templates" / "address.conf.j2",
-        virtual=virtual,
-        own=own,
-        peers=virtual.peers(host),
-        priority=max(1, PRIORITY - virtual.holders.index(own)),
-        question=f"/usr/bin/python3 -IB {PROGRAM} {port}{' tls' if tls else ''}",
-        user=USER,
-        advertised=ADVERTISED,
-        asked=ASKED,
-        answered=ANSWERED,
-        times=TIMES,
-    )
-
-
-def program() -> File:
-    """What keepalived asks with, as it lies on a head."""
-    return {"path": PROGRAM, "content": f"{MARKER}\n{inspect.getsource(front_answers)}"}
 
 
 def holders(address: str, interfaces: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:

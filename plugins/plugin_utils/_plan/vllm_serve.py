@@ -27,9 +27,6 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environmen
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import ordered
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import ServeConfigError, serve_config
 
-#: what is served while a host stays away, and the link that says which of the two it is now
-SMALLER_CONFIG = "/etc/sparkthor/vllm-degraded.yaml"
-CONFIG_LINK = "/run/sparkthor/vllm/serve.yaml"
 #: vLLM copies its environment to Ray's workers; these differ from host to host, or are nobody else's business
 OWN_VARIABLES = (
     *("CACHE_DIRECTORY", "CREDENTIALS_DIRECTORY", "CUDA_VISIBLE_DEVICES", "GLOO_SOCKET_IFNAME", "HF_TOKEN"),
@@ -57,16 +54,10 @@ class ServingSettings:
     vllm_serve_api_keys: list[Any] = field(repr=False)
     vllm_serve_tls: str
     vllm_serve_tls_names: list[Any]
-    vllm_serve_front_workers: int
-    vllm_serve_front_requests_at_once: int
-    vllm_serve_front_requests_per_second: int
     vllm_serve_front_read_timeout: str
     vllm_serve_front_client_timeout: str
     vllm_serve_front_max_body: str
-    vllm_serve_front_retry_after: int
-    vllm_serve_front_access_log: bool
     vllm_serve_front_tokens: bool
-    vllm_serve_metrics_listen: str
     vllm_serve_watchdog_interval: float
     vllm_serve_watchdog_deadline: float
     vllm_serve_watchdog_first_deadline: float
@@ -87,8 +78,6 @@ class ServingSettings:
     vllm_serve_acknowledged: list[Any] = field(default_factory=list)
     vllm_serve_media_domains: list[Any] = field(default_factory=list)
     vllm_serve_hf_token: str = field(default="", repr=False)
-    vllm_serve_tls_certificate: str = ""
-    vllm_serve_tls_key: str = field(default="", repr=False)
     model_store_root: str = MODELS
     model_store_models: list[Any] = field(default_factory=list)
     engine_runtime: str = ""

@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import roles, virtual_address
 
 from tests.unit import firewall_machine
 from tests.unit.plugins.plugin_utils._plan.conftest import variables
-from tests.unit.plugins.plugin_utils._plan.vllm_plan import files
+from tests.unit.plugins.plugin_utils._plan.test_virtual_address import CONFIG, PROGRAM
+from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan
+from tests.unit.role_state import ROLES
 
 __all__ = ["variables"]
 
@@ -142,8 +143,8 @@ class Net:
     def keepalived(self, host: str) -> None:
         """As the unit runs it: its command, and no more rights than it has."""
         config = self.folder / f"{host}.conf"
-        config.write_text(self.planned[host][virtual_address.CONFIG], encoding="utf-8")
-        unit = self.planned[host][f"/etc/systemd/system/{virtual_address.UNIT}"]
+        config.write_text(self.planned[host][CONFIG], encoding="utf-8")
+        unit = self.planned[host]["/etc/systemd/system/sparkthor-address.service"]
         words = re.search(r"^ExecStart=(.*)$", unit, re.MULTILINE)
         may = re.search(r"^CapabilityBoundingSet=(.*)$", unit, re.MULTILINE)
         assert words, unit
@@ -153,7 +154,7 @@ class Net:
         script = HOST.format(
             folder=self.folder,
             capabilities=capabilities,
-            command=command.replace(virtual_address.CONFIG, str(config)),
+            command=command.replace(CONFIG, str(config)),
         )
         libraries = {"LD_LIBRARY_PATH": LIBRARIES} if ROOT else {}
         self.start(host, "keepalived", "unshare", "--mount", "sh", "-c", script, environment=libraries)
@@ -183,7 +184,7 @@ def planned(given: dict[str, Any]) -> dict[str, dict[str, str]]:
     for host in HEADS:
         cluster = {**given["sparkthor_cluster"], "head": host, "virtual": virtual}
         own = {**given, "sparkthor_cluster": cluster, "inventory_hostname": host, "vllm_serve_api_port": PORT}
-        found[host] = files(roles.plan("vllm_serve", own))
+        found[host] = files(plan(own))
     return found
 
 
@@ -191,11 +192,11 @@ def planned(given: dict[str, Any]) -> dict[str, dict[str, str]]:
 def net(tmp_path: Path, variables: dict[str, Any]) -> Iterator[Net]:
     """Two heads with the address between them, the first of which has it."""
     tmp_path.chmod(0o755)
-    program_path = tmp_path / "lib" / Path(virtual_address.PROGRAM).relative_to("/usr/local/lib")
+    program_path = tmp_path / "lib" / Path(PROGRAM).relative_to("/usr/local/lib")
     program_path.parent.mkdir(parents=True)
-    program_path.write_text(virtual_address.program()["content"], encoding="utf-8")
+    program_path.write_text((ROLES / "vllm_serve/files/front-answers.py").read_text(encoding="utf-8"), encoding="utf-8")
     users = Path("/etc/passwd").read_text(encoding="utf-8")
-    users += f"{virtual_address.USER}:x:65533:65534::/nonexistent:/usr/sbin/nologin\n"
+    users += "sparkthor-front:x:65533:65534::/nonexistent:/usr/sbin/nologin\n"
     (tmp_path / "passwd").write_text(users, encoding="utf-8")
     found = Net(tmp_path, planned(variables))
     try:

@@ -29,15 +29,16 @@ from typing import Any
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import front_counts, on_demand
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import on_demand_service as service
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, roles
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
 
 from tests.unit.plugins.plugin_utils._plan.test_door import CONF, of_group, with_beside
-from tests.unit.plugins.plugin_utils._plan.vllm_plan import files
+from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan
 from tests.unit.ports import free_port
 from tests.unit.servers import serving
 
 ROOT = os.environ.get("NGINX_ROOT", "")
-MODULE = Path(f"{ROOT}{front.MODULE}")
+JS_MODULE = "/usr/lib/nginx/modules/ngx_http_js_module.so"
+MODULE = Path(f"{ROOT}{JS_MODULE}")
 NGINX = f"{ROOT}/usr/sbin/nginx" if ROOT else shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin") or ""
 KEY, NARROW, LIMITED = "k" * 20, "n" * 20, "l" * 20
 ACCOUNT = b'{"id":"x","choices":[{"text":"said \\"usage\\":{\\"prompt_tokens\\":99"}],"usage":{"prompt_tokens":12,'
@@ -141,10 +142,10 @@ def running(tmp_path: Path, variables: dict[str, Any], **limits: int) -> Iterato
     folder = tmp_path / "front"
     for name in ("front", "cache", "run/vllm", "run-exporter", "run-tokens", "lasting", "run/front"):
         (tmp_path / name).mkdir(parents=True)
-    for path, text in files(roles.plan("vllm_serve", given)).items():
+    for path, text in files(plan(given)).items():
         if path.startswith(str(Path(CONF).parent)):
             for place, here in (
-                (front.MODULE, str(MODULE)),
+                (JS_MODULE, str(MODULE)),
                 ("/run/sparkthor", f"{tmp_path}/run"),
                 ("/var/cache/sparkthor-front", f"{tmp_path}/cache"),
                 ("listen 8002 ", f"listen 127.0.0.1:{free_port()} "),

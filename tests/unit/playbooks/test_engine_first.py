@@ -14,7 +14,7 @@ import yaml
 TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
 WRITERS = {"ray_node", "ray_head", "ray_worker", "vllm_serve"}
 #: entry points of the roles that write no unit
-HARMLESS = {"render.yml", "front.yml", "check.yml"}
+HARMLESS = {"render.yml", "front.yml", "check.yml", "teardown"}
 
 
 class Import(NamedTuple):
@@ -74,4 +74,7 @@ def test_a_new_api_key_reaches_the_front_proxy_alone(playbook: str) -> None:
     assert (preflight.role, preflight.variables) == ("preflight", {})
     assert [(step.role, step.file) for step in others] == [("vllm_serve", "front.yml")]
     [task] = yaml.safe_load((TOP / "roles/vllm_serve/tasks/front.yml").read_text(encoding="utf-8"))
-    assert set(task["sparkthor.cluster.host_state"]) == {"files", "units"}
+    assert task["ansible.builtin.import_tasks"] == "configure.yml"
+    assert set(task["vars"]["__vllm_serve_only"]) == {
+        *("/etc/sparkthor/front", "/etc/sparkthor/secrets/api_key", "sparkthor-front.service")
+    }

@@ -9,7 +9,7 @@ import yaml
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import Wanted
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import answers
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.ray_config import DEFAULT_PORTS
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, host_state, onhost
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import host_state, onhost
 
 from tests.unit import planned_cluster, role_state
 
@@ -144,7 +144,9 @@ def test_all_agree_on_what_nonsense_is() -> None:
 
 def test_the_defaults_that_the_role_repeats_are_rays_and_the_front_proxys() -> None:
     unit = texts(planned())[f"{UNITS}/sparkthor-exporter.service"]
-    assert f"--front {front.COUNTER}\n" in unit
-    assert f"RuntimeDirectory={front.COUNTER_FOLDER.removeprefix('/run/')}\n" in unit
+    proxy = (role_state.ROLES / "vllm_serve/templates/nginx.conf.j2").read_text(encoding="utf-8")
+    assert "access_log syslog:server=unix:/run/sparkthor-exporter/front.sock," in proxy
+    assert "--front /run/sparkthor-exporter/front.sock\n" in unit
+    assert "RuntimeDirectory=sparkthor-exporter\n" in unit
     config = texts(planned())["/etc/sparkthor/monitoring/prometheus.yml"]
     assert f"{FABRIC['a']['control_address']}:{DEFAULT_PORTS['metrics_export']}" in config

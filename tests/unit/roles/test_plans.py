@@ -15,7 +15,13 @@ from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import lookup_loader
 from ansible.template import Templar, trust_as_template
-from ansible_collections.sparkthor.cluster.plugins.lookup import role_plan, role_secret, role_value, secret
+from ansible_collections.sparkthor.cluster.plugins.lookup import (
+    declared_paths,
+    role_plan,
+    role_secret,
+    role_value,
+    secret,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import role_tasks
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import plan_serving
@@ -31,14 +37,14 @@ def lookups(monkeypatch: pytest.MonkeyPatch) -> None:
     """The collection's lookups without Ansible's importer of collections, which would stay for all other tests."""
     modules = {
         f"sparkthor.cluster.{name.__name__.rpartition('.')[2]}": name
-        for name in (role_plan, role_secret, role_value, secret)
+        for name in (declared_paths, role_plan, role_secret, role_value, secret)
     }
-    others = lookup_loader.get
-    monkeypatch.setattr(
-        lookup_loader,
-        "get",
-        lambda name, **given: modules[name].LookupModule(**given) if name in modules else others(name, **given),
-    )
+    ansibles = lookup_loader.get
+
+    def get(name: str, **given: Any) -> Any:
+        return modules[name].LookupModule(**given) if name in modules else ansibles(name, **given)
+
+    monkeypatch.setattr(lookup_loader, "get", get)
 
 
 def variables(**given: Any) -> Templar:
@@ -58,6 +64,7 @@ def variables(**given: Any) -> Templar:
             values.update(loader.load(trust_as_template((ROLES / role / part / "main.yml").read_text())) or {})
     values.update(
         inventory_hostname="a",
+        ansible_role_name="sparkthor.cluster.vllm_serve",
         sparkthor_cluster=cluster,
         sparkthor_fabric={
             host: {"control_address": f"10.0.0.{number}", "management_address": f"192.168.1.{number}", "env": ENV}
@@ -109,7 +116,15 @@ def test_the_check_uses_it() -> None:
 
 
 def test_the_mark_of_degraded_mode_goes_where_it_is_switched_off() -> None:
-    assert "/run/sparkthor/degraded.json" in value("__vllm_serve_plan.state.absent", vllm_serve_model="/srv/mine")
+    assert "/run/sparkthor/degraded.json" in state(vllm_serve_model="/srv/mine", secrets=False)["absent"]
+
+
+def state(*, secrets: bool = True, **given: Any) -> dict[str, Any]:
+    """What the role's task tells host_state, the last value of each variable counting."""
+    templar = variables(**given)
+    found = role_tasks.state("vllm_serve", DataLoader(), templar, dict(templar.available_variables), secrets=secrets)
+    assert found is not None
+    return found
 
 
 def secrets(folder: Path) -> dict[str, Any]:
@@ -120,8 +135,8 @@ def secrets(folder: Path) -> dict[str, Any]:
 
 def test_secrets_are_in_files_that_are_marked(tmp_path: Path) -> None:
     given = secrets(tmp_path)
-    state = value("__vllm_serve_state", **given)
-    marked = {file["path"]: file["content"] for file in state["files"] if file.get("secret")}
+    found = state(**given)
+    marked = {file["path"]: file["content"] for file in found["files"] if file.get("secret")}
     # the environment is none, and stays out of diffs all the same
     assert marked.pop("/etc/sparkthor/vllm.env")
     assert set(marked) == {"/etc/sparkthor/front/keys.conf", "/etc/sparkthor/secrets/api_key"}
@@ -129,8 +144,10 @@ def test_secrets_are_in_files_that_are_marked(tmp_path: Path) -> None:
     assert "api_key-previous-0123456789abcdef" in marked["/etc/sparkthor/front/keys.conf"].replace("\\", "")
     plan = value("__vllm_serve_plan", **given)
     assert "0123456789abcdef" not in str(plan)
-    own = [file for file in plan["state"]["files"] if not file.get("secret")]
-    assert [file for file in state["files"] if not file.get("secret")] == own
+    # who renders files for people reads no secret
+    shown = state(**given, secrets=False)["files"]
+    assert [file["path"] for file in shown] == [file["path"] for file in found["files"] if file["path"] not in marked]
+    assert "0123456789abcdef" not in str(shown)
     [token] = [file for file in ray_state(**given)["files"] if file.get("secret")]
     assert (token["path"], token["content"]) == ("/etc/sparkthor/secrets/ray_token", "ray_token-0123456789abcdef\n")
     assert "0123456789abcdef" not in str(ray_state(secrets=False, **given))
@@ -146,7 +163,8 @@ def ray_state(*, secrets: bool = True, **given: Any) -> dict[str, Any]:
 
 def test_a_former_key_of_a_key_that_the_user_gave_does_not_count(tmp_path: Path) -> None:
     given = secrets(tmp_path)
-    keys = value("__vllm_serve_secret_files", vllm_serve_api_key="given-0123456789abcdef", **given)[0]["content"]
+    found = state(vllm_serve_api_key="given-0123456789abcdef", **given)["files"]
+    [keys] = [file["content"] for file in found if file["path"].endswith("keys.conf")]
     assert "given" in keys
     assert "previous" not in keys
 
@@ -154,15 +172,14 @@ def test_a_former_key_of_a_key_that_the_user_gave_does_not_count(tmp_path: Path)
 def test_what_is_compared_is_what_is_declared(tmp_path: Path) -> None:
     given = secrets(tmp_path)
     comparisons = value("__vllm_serve_comparisons", **given)
-    names = [None, "host_state", None, None, "vllm_options", "vllm_service"]
+    names = [None, None, None, "vllm_options", "vllm_service"]
     assert [one.get("module") for one in comparisons] == names
     assert comparisons[0]["holds"] is False
     # without a virtual address there is no keepalived to be missed
-    assert comparisons[3]["holds"] is True
-    assert comparisons[5]["arguments"]["serves"] is True
-    assert "/opt/sparkthor/venv" in comparisons[5]["arguments"]["paths"]
-    assert comparisons[1]["arguments"] == value("__vllm_serve_state", **given)
-    assert comparisons[4]["arguments"] == value("__vllm_serve_plan.options", **given)
+    assert comparisons[2]["holds"] is True
+    assert comparisons[4]["arguments"]["serves"] is True
+    assert "/opt/sparkthor/venv" in comparisons[4]["arguments"]["paths"]
+    assert comparisons[3]["arguments"] == value("__vllm_serve_plan.options", **given)
     ray = value("__ray_node_comparisons", **given)
     assert [one.get("module") for one in ray] == [None, "ray_info"]
     assert ray[0]["holds"] is True

@@ -13,7 +13,10 @@ import pytest
 ROLES = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists()) / "roles"
 UNITS = [path for path in sorted(ROLES.glob("*/templates/*.service.j2")) if "\nUser=" in path.read_text()]
 #: a program of the package, which runs isolated; nothing of the environment at all; a signal
-HARMLESS = re.compile(r"\{\{ program\('[a-z-]+'\) \}\}|/usr/bin/env -i |/bin/kill -HUP ")
+HARMLESS = re.compile(
+    r"/usr/bin/python3 -IB /usr/local/lib/sparkthor/sparkthor_host [a-z-]+"
+    r"|/usr/bin/env -i |/bin/kill -HUP "
+)
 
 
 def as_root(unit: Path) -> list[str]:

@@ -77,7 +77,7 @@ def test_a_secret_is_read_where_its_file_is_wanted_and_nowhere_else() -> None:
 
 
 def test_what_others_read_of_an_item_is_not_told_to_the_host() -> None:
-    files = [{"path": "/a", "content": "1", "kept": True, "restarts": True}]
+    files = [{"path": "/a", "content": "1", "kept": True, "own": True, "restarts": True}]
     found = present({"files": files, "directories": [{"path": "/d", "own": True}]}, text)
     assert found == {"files": [{"path": "/a", "content": "1"}], "directories": [{"path": "/d"}]}
 
@@ -108,6 +108,7 @@ DECLARED: dict[str, Any] = {
         {"path": "/etc/systemd/system/own.service", "template": "own.j2", "when": False},
         {"path": "/etc/systemd/system/other.service.d/60.conf", "template": "other.j2"},
         {"path": "/etc/own/x", "content": ""},
+        {"path": "/etc/x.json", "content": "{}", "own": True},
     ],
     "links": [{"path": "/etc/l", "target": "/etc/t"}],
     "sysctls": [{"name": "vm.swappiness", "value": 1}],
@@ -128,7 +129,7 @@ DECLARED: dict[str, Any] = {
 def test_all_is_taken_back_whatever_the_switches_say() -> None:
     assert undone(DECLARED) == {
         "timeout": 60,
-        "absent": ["/etc/own"],
+        "absent": ["/etc/own", "/etc/x.json"],
         "restore": [
             *("/etc/systemd/system/own.service", "/etc/systemd/system/other.service.d/60.conf", "/etc/l"),
             *("vm.swappiness", "a.target", "other.service", "freed.timer"),

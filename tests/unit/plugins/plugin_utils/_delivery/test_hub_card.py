@@ -19,12 +19,12 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model import ch
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import hub_caches
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, hub_card
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import MODELS, Record
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import ROLES
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import plan_serving
 
 from tests.unit.hub_stand_in import COMMIT, TOKEN, Models, hub_of
 from tests.unit.planned_cluster import planned
 from tests.unit.published_models import model
+from tests.unit.role_state import ROLES
 
 #: by hub id the fixture with its config.json, and the bytes of its safetensors, rounded from the models' pages
 PUBLISHED = {

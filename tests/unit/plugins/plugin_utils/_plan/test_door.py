@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import door, roles
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.front import FrontError, NamedKey
 
-from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, units
+from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan, secret_files, units
 
 GROUPS = [
     {"group": "big", "head": "a", "names": ["chat"], "model": "m", "fallback": "small_a"},
@@ -18,6 +18,7 @@ GROUPS = [
 ]
 FABRIC = {host: {"control_address": f"10.100.0.{number}"} for number, host in enumerate("abcd", 1)}
 CONF, KEY, CERTIFICATE = (f"/etc/sparkthor/front/{name}" for name in ("nginx.conf", "peer.key", "peer.crt"))
+SYSCTL = "/etc/sysctl.d/61-sparkthor-door.conf"
 
 
 def planned(host="c", topology="switch", groups=None):
@@ -73,8 +74,8 @@ def of_group(variables, host="a", topology="switch", **given):
 
 
 def test_a_head_of_a_group_gets_a_door_and_what_it_reads(variables):
-    plan = roles.plan("vllm_serve", of_group(variables))
-    conf = files(plan)[CONF]
+    found = plan(of_group(variables))
+    conf = files(found)[CONF]
     assert "load_module /usr/lib/nginx/modules/ngx_http_js_module.so;" in conf
     # the engine's own server is for heads; the door has the port of the API
     inner, _sign, outer = conf.partition("js_import door from door.js;")
@@ -88,14 +89,17 @@ def test_a_head_of_a_group_gets_a_door_and_what_it_reads(variables):
     assert "recursive_error_pages on;" in outer
     # the group's own server ends a slow request: another replica is not asked the same then
     assert "proxy_read_timeout 1w;" in outer
-    assert "net.ipv4.tcp_keepalive_time = 20\n" in files(plan)[door.SYSCTL_FILE]
-    assert {item["name"]: item["value"] for item in plan["state"]["sysctls"]} == door.KEEPALIVE
-    assert "export default" in files(plan)["/etc/sparkthor/front/door.js"]
-    assert "/etc/sparkthor/front/door.js" in units(plan)["sparkthor-front.service"]["reload_on"]
+    # now, and after a reboot
+    lasting = [line.split(" = ") for line in files(found)[SYSCTL].splitlines()[1:]]
+    assert lasting == [[item["name"], item["value"]] for item in found["state"]["sysctls"]]
+    assert ["net.ipv4.tcp_keepalive_time", "20"] in lasting
+    assert "export default" in files(found)["/etc/sparkthor/front/door.js"]
+    # what is there is read, whatever it is
+    assert units(found)["sparkthor-front.service"]["reload_on"] == ["/etc/sparkthor/front"]
 
 
 def test_a_door_counts_what_is_served_and_nothing_that_a_client_wrote(variables):
-    conf = files(roles.plan("vllm_serve", of_group(variables)))[CONF]
+    conf = files(plan(of_group(variables)))[CONF]
     inner, _sign, outer = conf.partition("js_import door from door.js;")
     assert "log_format sparkthor_counted '$sparkthor_who $sparkthor_asked $status $request_time';" in inner
     assert "  map $sparkthor_route $sparkthor_asked {\n    default -;\n    0 chat;\n    1 mini;\n  }" in inner
@@ -106,56 +110,56 @@ def test_a_door_counts_what_is_served_and_nothing_that_a_client_wrote(variables)
 
 def test_answers_are_read_only_if_their_tokens_are_to_be_counted(variables):
     def of_plan(given):
-        plan = roles.plan("vllm_serve", given)
-        return files(plan), units(plan)["sparkthor-front.service"]["reload_on"], plan["state"]["absent"]
+        found = plan(given)
+        return files(found), found["state"]["absent"]
 
     script = "/etc/sparkthor/front/tokens.js"
     for given in (variables, of_group(variables)):
-        found, read, absent = of_plan({**given, "vllm_serve_front_tokens": True})
+        found, absent = of_plan({**given, "vllm_serve_front_tokens": True})
         # once for one group's engine; by a door for each model, and for each that may answer instead
         readers = 3 if "door.js" in found[CONF] else 1
         assert found[CONF].count("js_body_filter tokens.used buffer_type=buffer;") == readers
-        assert (script in found, script in read, script in absent) == (True, True, False)
+        assert (script in found, script in absent) == (True, False)
         assert "load_module" in found[CONF]
-        found, read, absent = of_plan(given)
+        found, absent = of_plan(given)
         assert "tokens.js" not in found[CONF]
-        assert (script in found, script in read, script in absent) == (False, False, True)
+        assert (script in found, script in absent) == (False, True)
 
 
 def test_a_name_is_one_word_of_a_line(variables):
-    plan = roles.plan("vllm_serve", {**variables, "vllm_serve_served_model_name": "my model' $status;"})
-    assert "'$sparkthor_who my_model___status_ $status $request_time'" in files(plan)[CONF]
+    found = plan({**variables, "vllm_serve_served_model_name": "my model' $status;"})
+    assert "'$sparkthor_who my_model___status_ $status $request_time'" in files(found)[CONF]
 
 
 def test_the_api_and_the_other_heads_need_two_ports(variables):
     with pytest.raises(FrontError, match="vllm_serve_door_port: 8000 is vllm_serve_api_port as well"):
-        roles.plan("vllm_serve", of_group(variables, vllm_serve_door_port=8000))
+        plan(of_group(variables, vllm_serve_door_port=8000))
 
 
 def test_what_a_door_keeps_in_memory_is_bounded(variables):
     def memory_of(given):
-        plan = roles.plan("vllm_serve", {**given, "vllm_serve_front_max_body": "0"})
-        unit = files(plan)["/etc/systemd/system/sparkthor-front.service"]
-        return "client_body_buffer_size 64m;" in files(plan)[CONF], "MemoryMax=" in unit
+        found = files(plan({**given, "vllm_serve_front_max_body": "0"}))
+        unit = found["/etc/systemd/system/sparkthor-front.service"]
+        return "client_body_buffer_size 64m;" in found[CONF], "MemoryMax=" in unit
 
     assert memory_of(of_group(variables)) == (True, True)
     assert memory_of(variables) == (False, False)
 
 
 def test_one_group_has_none_of_it_and_loses_what_several_left(variables):
-    plan = roles.plan("vllm_serve", variables)
-    assert "door" not in files(plan)[CONF]
-    assert "/etc/sparkthor/front/door.js" not in units(plan)["sparkthor-front.service"]["reload_on"]
-    assert {KEY, CERTIFICATE, "/etc/sparkthor/front/door.js", door.SYSCTL_FILE} <= set(plan["state"]["absent"])
-    assert plan["state"]["sysctls"] == []
+    found = plan(variables)
+    assert "door" not in files(found)[CONF]
+    assert "/etc/sparkthor/front/door.js" not in files(found)
+    assert {KEY, CERTIFICATE, "/etc/sparkthor/front/door.js", SYSCTL} <= set(found["state"]["absent"])
+    assert found["state"]["sysctls"] == []
 
 
 def test_on_a_lan_all_heads_have_one_certificate_of_a_secret_of_their_own(variables):
     def secrets_of(host, secret, token="t" * 20):
         given = of_group(variables, host, "lan")
         known = {"peer_secret": secret, "ray_token": token}
-        found = roles.secret_files("vllm_serve", given, lambda name: known.get(name, "k" * 20))
-        return {file["path"]: file["content"] for file in found if "/peer" in file["path"]}
+        found = secret_files(given, lambda name: known.get(name, "k" * 20))
+        return {path: file["content"] for path, file in found.items() if "/peer" in path}
 
     kept = "/etc/sparkthor/secrets/peer_secret"
     assert set(secrets_of("a", "t" * 20)) == {KEY, CERTIFICATE, kept}
@@ -165,10 +169,9 @@ def test_on_a_lan_all_heads_have_one_certificate_of_a_secret_of_their_own(variab
     assert secrets_of("a", "s" * 20, "t" * 20) == secrets_of("a", "s" * 20, "u" * 20)
     assert secrets_of("a", "t" * 20, "s" * 20)[KEY] != secrets_of("a", "s" * 20, "t" * 20)[KEY]
     # and one that is no head does not get it
-    plan = roles.plan("vllm_serve", {**of_group(variables, topology="lan"), "inventory_hostname": "b"})
-    assert kept in plan["state"]["absent"]
-    assert kept not in roles.plan("vllm_serve", of_group(variables, topology="lan"))["state"]["absent"]
-    conf = files(roles.plan("vllm_serve", of_group(variables, topology="lan")))[CONF]
+    assert kept in plan({**of_group(variables, topology="lan"), "inventory_hostname": "b"})["state"]["absent"]
+    assert kept not in plan(of_group(variables, topology="lan"))["state"]["absent"]
+    conf = files(plan(of_group(variables, topology="lan")))[CONF]
     assert "listen 8001 ssl" in conf
     assert "proxy_ssl_verify on;" in conf
     assert "proxy_pass https://sparkthor_model_0;" in conf
@@ -176,7 +179,7 @@ def test_on_a_lan_all_heads_have_one_certificate_of_a_secret_of_their_own(variab
 
 def test_a_key_for_other_models_is_refused_where_the_model_is(variables):
     keys = [{"name": "narrow", "key": "n" * 20, "models": ["mini"]}]
-    conf = files(roles.plan("vllm_serve", of_group(variables, vllm_serve_api_keys=keys)))[CONF]
+    conf = files(plan(of_group(variables, vllm_serve_api_keys=keys)))[CONF]
     assert "    narrow 1;" in conf
     assert "nnnn" not in conf
 
@@ -209,7 +212,7 @@ def with_beside(variables, host="c", **given):
 
 def test_a_group_beside_another_has_a_server_of_its_own_behind_the_doors(variables):
     keys = [{"name": "narrow", "key": "n" * 20, "models": ["chat"]}]
-    there = files(roles.plan("vllm_serve", with_beside(variables, vllm_serve_api_keys=keys)))[CONF]
+    there = files(plan(with_beside(variables, vllm_serve_api_keys=keys)))[CONF]
     inner, _sign, outer = there.partition("js_import door from door.js;")
     assert "listen unix:/run/sparkthor/front/group-embed.sock;\n    listen 8002 backlog=4096;" in inner
     # both servers take requests of heads alone
@@ -220,6 +223,6 @@ def test_a_group_beside_another_has_a_server_of_its_own_behind_the_doors(variabl
     assert "server unix:/run/sparkthor/front/group-embed.sock max_fails=1" in outer
     assert '"~^embed$" 2;' in outer
     # another head asks that port, and has no such server itself
-    other = files(roles.plan("vllm_serve", with_beside(variables, "a")))[CONF]
+    other = files(plan(with_beside(variables, "a")))[CONF]
     assert "server 10.100.0.3:8002 max_fails=1 fail_timeout=5s;" in other
     assert "listen 8002" not in other

@@ -5,15 +5,23 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import importlib.util
 import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front_answers, ray_tls
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import ray_tls
 
+from tests.unit.role_state import ROLES
 from tests.unit.servers import serving
+
+_SPEC = importlib.util.spec_from_file_location("front_answers", ROLES / "vllm_serve/files/front-answers.py")
+assert _SPEC
+assert _SPEC.loader
+front_answers = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(front_answers)
 
 
 class Front(http.server.BaseHTTPRequestHandler):

@@ -3,17 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
-import jinja2
-import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.arguments import argument_spec
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import host_state
 
 
 def test_the_arguments_are_those_of_the_module() -> None:
-    state = host_state.HostState(files=[host_state.secret_file("/x", "y")], units=[host_state.switched_off("u")])
+    state = host_state.HostState(files=[{"path": "/x", "content": "y"}], units=[host_state.switched_off("u")])
     arguments = state.arguments()
     spec = argument_spec()
     assert set(arguments) <= set(spec)
@@ -28,22 +23,6 @@ def test_environment_is_sorted_and_quoted_as_systemd_reads_it() -> None:
     assert text.endswith("\n")
 
 
-def test_json_and_yaml() -> None:
-    file = host_state.json_file("/x.json", {"b": 1, "a": [True]})
-    assert file["path"] == "/x.json"
-    assert json.loads(file["content"]) == {"b": 1, "a": [True]}
-    assert file["content"].index('"a"') < file["content"].index('"b"')
-    assert host_state.yaml_text({"b": 1, "a": ["x"]}) == "b: 1\na:\n- x\n"
-
-
-def test_a_template_knows_nothing_but_its_values(tmp_path: Path) -> None:
-    path = tmp_path / "unit.j2"
-    path.write_text("{% if on %}\nyes {{ name }}\n{% endif %}\nend\n")
-    assert host_state.rendered(path, on=True, name="x") == "yes x\nend\n"
-    with pytest.raises(jinja2.UndefinedError, match="name"):
-        host_state.rendered(path, on=True)
-
-
 def test_states_are_merged_in_their_order() -> None:
     first = host_state.HostState(files=[{"path": "/a"}], sysctls={"x": 1}, restore=["u"])
     second = host_state.HostState(files=[{"path": "/b"}], sysctls={"x": 2, "y": 3})
@@ -51,10 +30,3 @@ def test_states_are_merged_in_their_order() -> None:
     assert [file["path"] for file in both.files] == ["/a", "/b"]
     assert (both.sysctls, both.restore, first.sysctls) == ({"x": 2, "y": 3}, ["u"], {"x": 1})
     assert host_state.merged([]) == host_state.HostState()
-
-
-def test_a_roles_file_is_taken_as_it_is() -> None:
-    script = host_state.role_file("os_hardening", "sparkthor-drop-caches", "/x", "0755")
-    assert (script["path"], script["mode"]) == ("/x", "0755")
-    assert script["content"].startswith("#!/bin/sh\n# Ansible managed: sparkthor.cluster\n")
-    assert script["content"].endswith("\n")

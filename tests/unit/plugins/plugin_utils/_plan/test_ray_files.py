@@ -12,6 +12,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.want
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import roles
 
 from tests.unit import role_state
+from tests.unit.plugins.plugin_utils._plan import vllm_plan
 
 UNIT = "/etc/systemd/system/sparkthor-ray.service"
 
@@ -159,5 +160,4 @@ def test_tls_between_nodes(variables: dict[str, Any], tmp_path: Path) -> None:
 
 
 def vllm_unit(variables: dict[str, Any]) -> str:
-    found = roles.plan("vllm_serve", variables)["state"]["files"]
-    return {file["path"]: file["content"] for file in found}["/etc/systemd/system/sparkthor-vllm.service"]
+    return vllm_plan.files(vllm_plan.plan(variables))["/etc/systemd/system/sparkthor-vllm.service"]

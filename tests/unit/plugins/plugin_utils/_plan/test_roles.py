@@ -67,7 +67,3 @@ def test_a_lan_keeps_its_own_netplan_file() -> None:
     fabric = ring()
     fabric["b"]["topology"] = "lan"
     assert [file["path"] for file in plan("roce_network", fabric, "b")["files"]] == ["/etc/sparkthor/fabric.env"]
-
-
-def test_roles_without_secrets() -> None:
-    assert roles.secret_files("roce_network", {}, str) == []

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import Wanted
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import role_tasks
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import roles, teardown
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.teardown import TeardownSettings, plan_teardown
 
 from tests.unit import role_state
+from tests.unit.plugins.plugin_utils._plan.vllm_plan import secret_files
 from tests.unit.simulated_host import FakeHost, snapshot
 
 #: ways in which hosts differ in what they get
@@ -36,14 +38,30 @@ def taken(parts: str = "all", **given: Any) -> dict[str, Any]:
     return planned
 
 
-def of_role(role: str, variables: dict[str, Any], secrets: Path) -> dict[str, Any]:
+def of_role(role: str, variables: dict[str, Any]) -> dict[str, Any]:
     """What a role puts on a host, secrets included."""
     if role_tasks.declared(role_state.ROLES / role):
-        (secrets / "ray_token").write_text("a-secret-of-32-characters-0123456\n")
-        return role_state.state(role, **{**variables, "sparkthor_secrets_dir": str(secrets)})
-    state = roles.plan(role, variables)["state"]
-    read = roles.secret_files(role, variables, lambda name: "a-secret-of-32-characters-0123456")
-    return {**state, "files": [*state["files"], *read]}
+        found = role_state.state(role, secrets=False, **variables)
+        return {**found, "files": [*found["files"], *secret_files(variables, secret, role).values()]}
+    return dict(roles.plan(role, variables)["state"])
+
+
+def secret(_name: str) -> str:
+    return "a-secret-of-32-characters-0123456"
+
+
+def role_taken(**given: Any) -> list[dict[str, Any]]:
+    """What the role vllm_serve takes back, task by task."""
+    settings = TeardownSettings(teardown_parts="all", teardown_acknowledged=True, **given)
+    groups = plan_teardown(settings, check=False)["serving"]
+    left = yaml.safe_load((role_state.ROLES / "vllm_serve/tasks/teardown.yml").read_text())[-1][
+        "sparkthor.cluster.host_state"
+    ]
+    return [*role_state.undone_runs("vllm_serve", __vllm_serve_groups=groups), left]
+
+
+def together(states: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    return {name: [item for state in states for item in state.get(name, ())] for name in ("absent", "restore", "units")}
 
 
 def covered(path: str, gone: set[str]) -> bool:
@@ -51,15 +69,13 @@ def covered(path: str, gone: set[str]) -> bool:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_what_the_roles_put_on_a_host_is_taken_back(
-    variables: dict[str, Any], way: dict[str, Any], tmp_path: Path
-) -> None:
-    state = taken()["state"]
+def test_what_the_roles_put_on_a_host_is_taken_back(variables: dict[str, Any], way: dict[str, Any]) -> None:
+    state = together([*role_taken(), taken()["state"]])
     gone = {*state["absent"], *state["restore"]}
     stopped = {unit["name"] for unit in state["units"]}
     found = 0
     for role in ("engine", "ray_node", "vllm_serve"):
-        made = of_role(role, {**variables, **way}, tmp_path)
+        made = of_role(role, {**variables, **way})
         for item in made["files"]:
             found += 1
             assert covered(item["path"], gone), item["path"]
@@ -77,7 +93,7 @@ def test_what_the_roles_put_on_a_host_is_taken_back(
 
 
 def test_what_restarts_others_is_stopped_before_them() -> None:
-    names = [unit["name"] for unit in taken("serving")["state"]["units"]]
+    names = [unit["name"] for unit in together([*role_taken(), taken("serving")["state"]])["units"]]
     assert names[0] == "sparkthor-watchdog.service"
     assert names.index("sparkthor-vllm.service") < names.index("sparkthor-ray.service")
 
@@ -89,7 +105,8 @@ def test_what_still_brings_something_is_stopped() -> None:
 
 def test_a_part_takes_nothing_of_another() -> None:
     parts = {name: taken(",".join([name, *teardown.PARTS[name]]))["state"] for name in ("serving", "models", "engine")}
-    serving = {*parts["serving"]["absent"], *parts["serving"]["restore"]}
+    own = together([*role_taken(), parts["serving"]])
+    serving = {*own["absent"], *own["restore"]}
     assert not covered("/var/lib/sparkthor/models", serving)
     assert not covered("/var/lib/sparkthor/cache", serving)
     assert not covered("/etc/sparkthor/fabric.env", {*parts["engine"]["absent"], *parts["engine"]["restore"]})
@@ -132,9 +149,7 @@ def test_it_asks_before_and_only_shows_in_check_mode() -> None:
     assert roles.plan("teardown", known) == {**taken("hardening"), "problems": []}
 
 
-def test_a_host_with_everything_on_it_is_empty_afterwards(
-    variables: dict[str, Any], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_host_with_everything_on_it_is_empty_afterwards(variables: dict[str, Any], tmp_path: Path) -> None:
     """The roles' own arguments, and then the teardown's, on a host in a folder."""
     host = FakeHost(tmp_path)
     for folder in ("etc/systemd/system", "etc/tmpfiles.d", "opt", "run", "usr/local/lib", "var/lib"):
@@ -142,11 +157,13 @@ def test_a_host_with_everything_on_it_is_empty_afterwards(
     host.accounts.groups |= {"video", "render"}
     before, accounts = snapshot(tmp_path), (dict(host.accounts.users), set(host.accounts.groups))
     for role in ("engine", "ray_node", "vllm_serve"):
-        host.apply(**of_role(role, variables, tmp_path_factory.mktemp("secrets")))
+        host.apply(**of_role(role, variables))
     assert len(snapshot(tmp_path)) > len(before) + 30
     # what the engine and the store made
     for name in ("var/lib/sparkthor/cache/vllm", "var/lib/sparkthor/models/tiny", "opt/sparkthor/venvs/1"):
         (tmp_path / name).mkdir(parents=True)
+    for state in role_taken():
+        host.apply(**state)
     host.apply(**taken()["state"])
     host.apply(restore=["docker.service"])
     record = tmp_path / "var/lib/sparkthor/host_state.json"
@@ -156,8 +173,7 @@ def test_a_host_with_everything_on_it_is_empty_afterwards(
 
 
 def test_groups_beside_the_hosts_own_one_go_with_serving() -> None:
-    settings = teardown.TeardownSettings("serving", True, serving_beside={"embed": {"host": "a"}})
-    state = teardown.plan_teardown(settings, check=False)["state"]
+    state = together(role_taken(serving_beside={"embed": {"host": "a"}}))
     stopped = [unit["name"] for unit in state["units"]]
     # the watchdog would start the engine again
     assert stopped.index("sparkthor-watchdog-embed.service") < stopped.index("sparkthor-vllm-embed.service")

@@ -18,7 +18,9 @@ from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan, units
 ADDRESS, ROUTER = "vllm_serve_virtual_address", "vllm_serve_virtual_router_id"
 TWO = Virtual("192.168.1.100/24", 51, (Holder("a", "eth0", "192.168.1.1"), Holder("b", "lan0", "192.168.1.2")))
 BOTH = (Front("a"), Front("b"))
-UNIT = f"/etc/systemd/system/{virtual_address.UNIT}"
+NAME = "sparkthor-address.service"
+UNIT = f"/etc/systemd/system/{NAME}"
+CONFIG, PROGRAM = "/etc/sparkthor/address.conf", "/usr/local/lib/sparkthor/front-answers"
 
 
 def told(address="192.168.1.100/24", heads=("a", "b"), cidr="10.100.0.0/16", **more):
@@ -179,9 +181,12 @@ def test_a_stranger_is_asked_for_once_nothing_else_is_wrong(monkeypatch):
     assert "a off, b self_signed" in one(shared(monkeypatch, somebody=False, plan={"vllm_serve_tls": "off"})[1])
 
 
-def test_heads_say_it_to_each_other_alone():
+def test_heads_say_it_to_each_other_alone(variables):
     assert [TWO.peers(host) for host in "abc"] == [["192.168.1.2"], ["192.168.1.1"], []]
-    first, second = (virtual_address.keepalived(TWO, host, 8000, tls) for host, tls in (("a", False), ("b", True)))
+    first, second = (
+        files(plan(sharing(variables, head=host), inventory_hostname=host, vllm_serve_tls=tls))[CONFIG]
+        for host, tls in (("a", "off"), ("b", "self_signed"))
+    )
     for line in (
         "vrrp_version 3",
         "enable_script_security",
@@ -201,8 +206,6 @@ def test_heads_say_it_to_each_other_alone():
     assert "priority 199" in second
     assert "192.168.1.100/24 dev lan0" in second
     assert "auth" not in first
-    with pytest.raises(ValueError, match="for heads; this host is not one"):
-        virtual_address.keepalived(TWO, "c", 8000, False)
 
 
 def sharing(variables, **cluster):
@@ -214,22 +217,22 @@ def test_a_head_gets_unit_and_configuration_and_a_worker_none(variables):
     assert f"ExecStopPost=-/sbin/ip address delete {TWO.address} dev eth0" in files(found)[UNIT]
     assert "CAP_NET_ADMIN" in files(found)[UNIT]
     assert '"virtual_address": "192.168.1.100"' in files(found)["/etc/sparkthor/cluster.json"]
-    unit = units(found)[virtual_address.UNIT]
-    assert (unit["state"], unit["restart_on"], unit["reload_on"]) == ("started", [UNIT], [virtual_address.CONFIG])
+    unit = units(found)[NAME]
+    assert (unit["state"], unit["restart_on"], unit["reload_on"]) == ("started", [UNIT], [CONFIG])
     # what asks the front proxy runs when there is one
-    assert list(units(found)).index(virtual_address.UNIT) > list(units(found)).index("sparkthor-front.service")
+    assert list(units(found)).index(NAME) > list(units(found)).index("sparkthor-front.service")
     worker = plan(sharing(variables), inventory_hostname="b")
     assert UNIT not in files(worker)
-    assert units(worker)[virtual_address.UNIT]["state"] == "stopped"
-    assert {UNIT, virtual_address.CONFIG} <= set(worker["state"]["absent"])
+    assert units(worker)[NAME]["state"] == "stopped"
+    assert {UNIT, CONFIG} <= set(worker["state"]["absent"])
 
 
 def test_without_one_nothing_is_rendered_and_what_was_there_goes(variables):
     found = plan(variables)
-    assert not {UNIT, virtual_address.CONFIG, virtual_address.PROGRAM} & set(files(found))
+    assert not {UNIT, CONFIG, PROGRAM} & set(files(found))
     assert "virtual" not in files(found)["/etc/sparkthor/cluster.json"]
-    assert units(found)[virtual_address.UNIT]["state"] == "stopped"
-    assert {UNIT, virtual_address.CONFIG} <= set(found["state"]["absent"])
+    assert units(found)[NAME]["state"] == "stopped"
+    assert {UNIT, CONFIG} <= set(found["state"]["absent"])
 
 
 def test_the_self_made_certificate_names_it(variables):

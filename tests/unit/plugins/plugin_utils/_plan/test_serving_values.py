@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import roles
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import ServeConfigError
 
 from tests.unit.plugins.plugin_utils._plan.test_door import of_group, with_beside
-from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan, units, with_serving
+from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan, secret_files, units, with_serving
 
 VLLM = "/etc/systemd/system/sparkthor-vllm.service"
 HOST = ["/usr/bin/python3", "-IB", "/usr/local/lib/sparkthor/sparkthor_host"]
@@ -45,7 +44,7 @@ def test_the_head_serves_and_watches(variables: dict[str, Any]) -> None:
     assert "/etc/sparkthor/group.json" not in serving["inputs"]
     assert planned["model_elsewhere"] is True
     # root's copies of what served
-    good = {item["path"]: item["mode"] for item in planned["state"]["directories"]}["/var/lib/sparkthor-last-good"]
+    good = {item["path"]: item.get("mode") for item in planned["state"]["directories"]}["/var/lib/sparkthor-last-good"]
     assert good == "0700"
     assert set(units(planned)) == {
         *("sparkthor.target", "sparkthor-drop-caches.path", "sparkthor-front.service"),
@@ -55,7 +54,7 @@ def test_the_head_serves_and_watches(variables: dict[str, Any]) -> None:
     # vllm_service starts it
     assert "state" not in units(planned)["sparkthor-vllm.service"]
     assert "/etc/sparkthor/serving.json" in units(planned)["sparkthor-watchdog.service"]["restart_on"]
-    assert "/etc/sparkthor/front/keys.conf" in units(planned)["sparkthor-front.service"]["reload_on"]
+    assert "/etc/sparkthor/front" in units(planned)["sparkthor-front.service"]["reload_on"]
     assert [file["path"] for file in planned["state"]["files"] if file.get("secret")] == ["/etc/sparkthor/vllm.env"]
 
 
@@ -131,8 +130,7 @@ def test_a_rank_without_ray_stands_by(variables: dict[str, Any]) -> None:
     assert "Type=notify" in found[VLLM]
     assert units(planned)["sparkthor-vllm.service"]["no_block"] is True
     assert "/etc/sparkthor/group.json" not in planned["state"]["absent"]
-    [token] = roles.secret_files("vllm_serve", given, lambda name: f"<{name}>")
-    assert token["path"] == "/etc/sparkthor/secrets/ray_token"
+    assert set(secret_files(given, lambda name: f"<{name}>")) == {"/etc/sparkthor/secrets/ray_token"}
 
 
 def test_a_container_is_root_s_to_start(variables: dict[str, Any]) -> None:
@@ -149,7 +147,7 @@ def test_a_container_is_root_s_to_start(variables: dict[str, Any]) -> None:
 
 def test_store_and_caches_lie_where_their_variables_say(variables: dict[str, Any]) -> None:
     moved = {"model_store_root": "/data/models", "engine_cache_dir": "/data/cache", "vllm_serve_model": "org/m"}
-    planned = plan(variables, **moved, model_store_models=[{"name": "org/m"}])
+    planned = plan(variables, **moved, model_store_models=[{"name": "org/m", "source": "/srv/m"}])
     found = files(planned)
     assert planned["model_path"] == "/data/models/org/m"
     assert planned["model_elsewhere"] is False
@@ -158,7 +156,7 @@ def test_store_and_caches_lie_where_their_variables_say(variables: dict[str, Any
     for line in ('HOME="/data/cache"', 'VLLM_CACHE_ROOT="/data/cache/vllm"', 'HF_HOME="/data/cache/huggingface"'):
         assert line in environment.splitlines()
     assert "WorkingDirectory=/data/cache\n" in found[VLLM]
-    places = {entry["path"]: entry["owner"] for entry in planned["state"]["directories"]}
+    places = {entry["path"]: entry.get("owner") for entry in planned["state"]["directories"]}
     assert places["/data/cache"] == "sparkthor"
     assert planned["options"]["cache_dir"] == "/opt/sparkthor"
     assert json.loads(found["/etc/sparkthor/serving.json"])["cache"] == "/data/cache"
@@ -231,8 +229,8 @@ def test_tls(variables: dict[str, Any], tls: Any, present: list[str], gone: list
     assert json.loads(found["/etc/sparkthor/cluster.json"])["tls"] is (tls in ("self_signed", "given"))
     if tls == "self_signed":
         assert found[present[0]] == "DNS:a,IP:10.0.0.1,IP:192.168.1.1\n"
-    secret = {file["path"]: file["content"] for file in roles.secret_files("vllm_serve", given, lambda _name: "k" * 16)}
-    assert secret.get("/etc/sparkthor/front/tls.key") == ("KEY\n" if tls == "given" else None)
+    secret = secret_files(given, lambda _name: "k" * 16)
+    assert secret.get("/etc/sparkthor/front/tls.key", {}).get("content") == ("KEY\n" if tls == "given" else None)
 
 
 def test_a_limit_of_tokens_brings_all_that_it_needs(variables: dict[str, Any]) -> None:
@@ -245,7 +243,8 @@ def test_a_limit_of_tokens_brings_all_that_it_needs(variables: dict[str, Any]) -
     limited, free = plan({**variables, "vllm_serve_api_keys": [key]}), plan(variables)
     found = files(limited)
     assert json.loads(found[limits]) == {"ci": {"month": 5000}}
-    assert {script, limits} <= set(units(limited)["sparkthor-front.service"]["reload_on"])
+    assert script in found
+    assert units(limited)["sparkthor-front.service"]["reload_on"] == ["/etc/sparkthor/front"]
     assert units(limited)["sparkthor-tokens.service"]["restart_on"] == [unit]
     assert "\nUser=sparkthor-front\n" in found[unit]
     config = found["/etc/sparkthor/front/nginx.conf"]
@@ -285,8 +284,7 @@ def test_named_keys_and_limits(variables: dict[str, Any]) -> None:
     assert "limit_req zone=sparkthor_per_minute_1;" in config
     assert "web" not in config
     read = {"api_key": "main-key-0123456789", "api_key.previous": "former-key-0123456789"}
-    secret = {file["path"]: file["content"] for file in roles.secret_files("vllm_serve", given, read.__getitem__)}
-    lines = secret["/etc/sparkthor/front/keys.conf"].splitlines()[1:]
+    lines = secret_files(given, read.__getitem__)["/etc/sparkthor/front/keys.conf"]["content"].splitlines()[1:]
     assert [line.split()[-1] for line in lines] == ["default;", "previous;", "ci;", "one;", "web;"]
     with_limits, without = (
         files(plan(variables, vllm_serve_front_requests_at_once=at_once, vllm_serve_front_requests_per_second=rate))[
@@ -314,9 +312,10 @@ def test_the_hub_s_token_goes_only_where_vllm_fetches_the_model(variables: dict[
     assert "LoadCredential=hf_token" in files(planned)[VLLM]
     assert "HF_HUB_OFFLINE" not in files(planned)["/etc/sparkthor/vllm.env"]
     assert "hf_0123456789" not in str(planned)
-    secret = {file["path"]: file for file in roles.secret_files("vllm_serve", given, lambda _name: "k" * 16)}
+    secret = secret_files(given, lambda _name: "k" * 16)
     assert secret[path]["content"] == "hf_0123456789\n"
-    assert all(file["secret"] and file["mode"] == "0600" for file in secret.values())
+    # the module's own mode for such a file is 0600
+    assert all(file["secret"] and file.get("mode", "0600") == "0600" for file in secret.values())
 
 
 def test_only_what_a_host_needs_is_read_of_the_secrets(variables: dict[str, Any]) -> None:
@@ -326,10 +325,11 @@ def test_only_what_a_host_needs_is_read_of_the_secrets(variables: dict[str, Any]
         asked.append(name)
         return "" if name == "api_key.previous" else "k" * 16
 
-    assert roles.secret_files("vllm_serve", {**variables, "inventory_hostname": "b"}, read) == []
+    assert secret_files({**variables, "inventory_hostname": "b"}, read) == {}
     assert asked == []
-    roles.secret_files("vllm_serve", variables, read)
-    assert asked == ["api_key", "api_key.previous"]
+    secret_files(variables, read)
+    # the key itself, and the list of all keys
+    assert set(asked) == {"api_key", "api_key.previous"}
 
 
 def test_a_group_beside_another_shares_no_file_and_no_unit_with_it(variables: dict[str, Any]) -> None:

@@ -1,3 +1,4 @@
+# Ansible managed: sparkthor.cluster
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 # runs on the host without Ansible, for keepalived:

@@ -1,0 +1,302 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the role ``vllm_serve`` has to know of each serving group on a host, as plain values.
+
+What becomes of them on the host, the paths, units and texts, stands in the role itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
+    door,
+    front,
+    front_bodies,
+    on_demand,
+    onhost,
+    vllm_serve,
+)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sandbox import engine_home
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_serve import Serving
+
+
+@dataclass(frozen=True)
+class FrontValues:
+    """Of the front proxy on a head."""
+
+    #: program of nginx
+    nginx: str
+    #: addresses with ports, as nginx writes them
+    listen: list[str]
+    #: from which hosts of the inventory ask a head
+    peers: list[str]
+    #: the own model, as a word of a line
+    served: str
+    #: keys with a limit: ``rate``, requests in a minute, and their ``names``
+    key_rates: list[dict[str, Any]]
+    #: names of keys that are for other models than the own group's
+    refused_keys: list[str]
+    #: by name of the key, tokens in a ``minute`` and in a ``month``
+    token_limits: dict[str, dict[str, int]]
+    #: origins of web pages that may use the API from a browser
+    origins: list[str]
+    #: times and a size, as nginx writes them
+    read_timeout: str
+    client_timeout: str
+    max_body: str
+    #: ``name``, ``pattern``, ``at_once`` and ``of_key`` of each class of bodies of about one size
+    body_classes: list[dict[str, Any]]
+    #: bytes that a door may take
+    memory: int
+    #: subjectAltName of a certificate that the head makes itself
+    certificate_names: str
+    #: of a head among several: ``port``, ``tls``, ``heads`` (addresses), ``groups`` (server by name) and ``routes``:
+    #: ``number``, ``names``, ``patterns``, ``label``, ``servers``, and ``instead``, the number of the one that answers
+    #: in its place
+    door: dict[str, Any] | None
+    #: ``name``, ``port``, ``refused_keys`` and ``turn`` of each group beside the host's own one
+    beside: list[dict[str, Any]]
+    #: of a group that takes turns: ``group``, its name, and ``models``, its answer to GET /v1/models while it sleeps
+    turn: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class ServingValues:
+    """Of one group on a host.  The defaults are a host of which nothing is known, for a teardown, which has no plan."""
+
+    #: of a group beside the host's own one; empty for that one
+    name: str = ""
+    #: whether it is the host's own group
+    own: bool = True
+    #: whether this host is its head, has the front proxy, and runs a unit of the engine
+    head: bool = False
+    front: bool = False
+    engine: bool = False
+    rank: int = 0
+    #: whether Ray starts the ranks, with TLS between hosts
+    ray: bool = False
+    ray_tls: bool = False
+    container: bool = False
+    #: whether a smaller model serves while a host stays away
+    degraded: bool = False
+    #: whether it sleeps until its model is asked for, and whether the host's own group gives way to such a one
+    sleeps: bool = False
+    takes_turns: bool = False
+    #: whether vLLM fetches the model with a token
+    hf_token: bool = False
+    #: of the front proxy: whether it leads to the models of other heads, with TLS between them, counts tokens, and
+    #: limits them; ``tls`` is ``off``, ``self_signed`` or ``given``
+    door: bool = False
+    door_tls: bool = False
+    counts_tokens: bool = False
+    limits_tokens: bool = False
+    tls: str = "off"
+    proxy: dict[str, Any] = field(default_factory=dict)
+    #: the address that heads have in turn, as one of them knows it: ``address`` with its length, ``router_id``,
+    #: ``interface``, ``source``, ``peers`` and ``priority``
+    virtual: dict[str, Any] | None = None
+    keepalived: str = ""
+    #: folders of models and caches, and what ProtectHome= says for them
+    models: str = ""
+    cache: str = ""
+    home: str = "yes"
+    #: words before a program of the engine, but for files of its service; the program; its first arguments for nodes
+    launch: list[str] = field(default_factory=list)
+    program: list[str] = field(default_factory=list)
+    prepare_nodes: list[str] = field(default_factory=list)
+    as_root: str = ""
+    #: files of other roles with which the engine is started
+    started_with: list[str] = field(default_factory=list)
+    #: vLLM's configuration, that of the smaller model, and what of its environment stays on this host
+    config: dict[str, Any] = field(default_factory=dict)
+    smaller_config: dict[str, Any] = field(default_factory=dict)
+    not_carried: list[str] = field(default_factory=list)
+    #: what the watchdog asks for, and whether it answers completions; the same of the smaller model
+    model: str = ""
+    answers: bool = True
+    smaller_model: str = ""
+    smaller_answers: bool = True
+    #: the watchdog's patience in seconds
+    watchdog: dict[str, Any] = field(default_factory=dict)
+    #: hosts by the address that the others reach them at, and the head among them
+    members: dict[str, str] = field(default_factory=dict)
+    head_name: str = ""
+    head_address: str = ""
+    group_port: int = 0
+    #: by name what the groups on demand beside it are allowed
+    on_demand_groups: dict[str, dict[str, Any]] = field(default_factory=dict)
+    #: groups that were beside it in an earlier run
+    former: list[str] = field(default_factory=list)
+
+
+def host_plan(own: Serving, beside: Sequence[Serving] = ()) -> dict[str, Any]:
+    """What the role's tasks read: ``groups``, the values of those beside the host's own one and of that one, by name
+    their ``environments``, which no result shows, and what is checked before and kept after.
+
+    Raises FrontError or ServeConfigError, which name the variable.
+    """
+    return {
+        "groups": [*(asdict(serving_values(one)) for one in beside), asdict(serving_values(own, beside))],
+        "environments": {one.places.name: vllm_serve.vllm_environment(one) for one in (own, *beside) if one.has_engine},
+        "model_path": own.model_path,
+        "model_elsewhere": own.model_elsewhere,
+        "options": vllm_serve.option_arguments(own),
+        "sizing": vllm_serve.sizing(own),
+        "beside": [one.places.name for one in beside],
+        "beside_options": [vllm_serve.option_arguments(one) for one in beside],
+        "model_links": [link for one in (own, *beside) for link in one.model_links],
+        "engine_venv": own.settings.engine_venv_path,
+        "ray": own.by_ray,
+    }
+
+
+def unplanned(beside: Iterable[str]) -> list[dict[str, Any]]:
+    """The groups of a host of which nothing else is known, for a teardown."""
+    return [*(asdict(ServingValues(name=name, own=False)) for name in beside), asdict(ServingValues())]
+
+
+def serving_values(serving: Serving, beside: Sequence[Serving] = ()) -> ServingValues:
+    """``beside`` are the groups beside the host's own one, and nothing for one of them."""
+    given, found, own = serving.settings, serving.door, not serving.places.name
+    # what needs an engine is nothing to a host without one
+    engine = _engine_values(serving) if serving.has_engine else {}
+    has_front = own and serving.is_head
+    return ServingValues(
+        name=serving.places.name,
+        own=own,
+        head=serving.is_head,
+        front=has_front,
+        engine=serving.has_engine,
+        ray=serving.by_ray,
+        ray_tls=given.ray_node_tls,
+        container=serving.engine.container,
+        degraded=serving.degraded,
+        sleeps=bool(serving.on_demand),
+        takes_turns=bool(on_demand.groups(beside)),
+        hf_token=serving.has_engine and bool(serving.hf_token),
+        door=bool(found),
+        door_tls=bool(found and found.tls),
+        counts_tokens=has_front and serving.counts_tokens,
+        limits_tokens=has_front and bool(serving.token_limits),
+        tls=serving.tls,
+        proxy=asdict(_front_values(serving, beside)) if has_front else {},
+        virtual=_virtual_values(serving) if own else None,
+        keepalived=(serving.node.get("binaries") or {}).get("keepalived") or "/usr/sbin/keepalived",
+        models=given.model_store_root,
+        cache=given.engine_cache_dir,
+        members={serving.fabric[host]["control_address"]: host for host in serving.cluster["hosts"]},
+        head_name=serving.cluster["head"],
+        head_address=serving.cluster["head_address"],
+        group_port=given.vllm_serve_group_port,
+        on_demand_groups=on_demand.groups(beside),
+        former=_former(serving, beside) if own else [],
+        **engine,
+    )
+
+
+def _engine_values(serving: Serving) -> dict[str, Any]:
+    given, engine = serving.settings, serving.engine
+    files = (environment_file.FABRIC, environment_file.ENGINE, engine.record)
+    folders = (engine.venv, serving.model_path, given.model_store_root, given.engine_cache_dir)
+    return {
+        "rank": serving.rank,
+        "home": engine_home(*folders, given.vllm_serve_args, given.vllm_serve_env),
+        "launch": engine.launch()[:-1],
+        "program": serving.command,
+        "prepare_nodes": serving.prepare_nodes,
+        "as_root": engine.as_root,
+        "started_with": [*files, *([] if serving.by_ray else onhost.program_files("rank"))],
+        "config": vllm_serve.vllm_config(serving),
+        "smaller_config": vllm_serve.smaller_config(serving) if serving.degraded else {},
+        "not_carried": vllm_serve.not_carried(serving),
+        "model": serving.names[0],
+        "answers": bool(serving.planned.get("answers", True)),
+        "smaller_model": serving.smaller_names[0] if serving.degraded else "",
+        "smaller_answers": bool(serving.smaller.get("answers", True)),
+        "watchdog": _watchdog(serving) if serving.is_head else {},
+    }
+
+
+def _watchdog(serving: Serving) -> dict[str, Any]:
+    given = serving.settings
+    return {
+        "interval": given.vllm_serve_watchdog_interval,
+        "deadline": given.vllm_serve_watchdog_deadline,
+        "first_deadline": given.vllm_serve_watchdog_first_deadline,
+        "failures": given.vllm_serve_watchdog_failures,
+        **serving.patience,
+        "load_stall": given.vllm_serve_watchdog_load_stall,
+        "backoff_max": given.vllm_serve_watchdog_backoff_max,
+        "degraded_after": given.vllm_serve_degraded_after if serving.degraded else 0.0,
+        "degraded_hosts": int(serving.smaller.get("hosts") or 0),
+    }
+
+
+def _former(serving: Serving, beside: Sequence[Serving]) -> list[str]:
+    wanted = {one.places.name for one in beside}
+    return [str(name) for name in serving.node.get("beside") or () if name not in wanted]
+
+
+def _front_values(serving: Serving, beside: Sequence[Serving]) -> FrontValues:
+    given, found = serving.settings, serving.door
+    keys = front.named_keys(given.vllm_serve_api_keys)
+    max_body = front_bodies.max_body(given.vllm_serve_front_max_body, bool(found))
+    management = str(serving.network.get("management_address", serving.cluster["head_address"]))
+    # an inventory name that no certificate can have is a name of the inventory alone
+    own_names = [*([serving.host] if front.is_name(serving.host) else []), serving.cluster["head_address"], management]
+    shared = [serving.virtual.bare] if serving.virtual else []
+    turn = on_demand.turn(serving, beside)
+    return FrontValues(
+        nginx=(serving.node.get("binaries") or {}).get("nginx") or "/usr/sbin/nginx",
+        listen=front.listen_addresses(given.vllm_serve_listen, given.vllm_serve_api_port, management),
+        peers=front.peer_addresses(serving.fabric),
+        served=front.label(serving.names[0]),
+        key_rates=[{"rate": rate, "names": names} for rate, names in front.key_rates(keys).items()],
+        refused_keys=door.refused_keys(keys, serving.names),
+        token_limits=serving.token_limits,
+        origins=front.origins(given.vllm_serve_cors_origins),
+        read_timeout=front.checked_duration(given.vllm_serve_front_read_timeout, "vllm_serve_front_read_timeout"),
+        client_timeout=front.checked_duration(given.vllm_serve_front_client_timeout, "vllm_serve_front_client_timeout"),
+        max_body=max_body,
+        body_classes=[asdict(size) for size in front_bodies.body_classes(max_body)],
+        memory=front_bodies.memory_bytes(max_body) if found else 0,
+        # checked always, though written only where the certificate is self-made
+        certificate_names=front.subject_names([*(given.vllm_serve_tls_names or own_names), *shared]),
+        door=_door_values(found) if found else None,
+        beside=[_neighbour(one, keys, beside) for one in beside],
+        turn=asdict(turn) if turn else None,
+    )
+
+
+def _door_values(found: door.Door) -> dict[str, Any]:
+    routes = [{**asdict(route), "patterns": route.patterns, "label": route.label} for route in found.routes]
+    return {**asdict(found), "routes": routes}
+
+
+def _neighbour(one: Serving, keys: Sequence[front.NamedKey], beside: Sequence[Serving]) -> dict[str, Any]:
+    turn = on_demand.turn(one, beside)
+    return {
+        "name": one.places.name,
+        "port": one.settings.vllm_serve_door_port,
+        "refused_keys": door.refused_keys(keys, one.names),
+        "turn": asdict(turn) if turn else None,
+    }
+
+
+def _virtual_values(serving: Serving) -> dict[str, Any] | None:
+    virtual = serving.virtual
+    own = virtual.of(serving.host) if virtual else None
+    if virtual is None or own is None:
+        return None
+    return {
+        "address": virtual.address,
+        "router_id": virtual.router_id,
+        "interface": own.interface,
+        "source": own.address,
+        "peers": virtual.peers(serving.host),
+        "priority": virtual.priority(own),
+    }
