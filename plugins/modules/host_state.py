@@ -128,8 +128,8 @@ options:
         required: true
       content:
         description:
-          - The whole content. Give one of O(files[].content), O(files[].template), O(files[].src) and
-            O(files[].from_secret).
+          - The whole content. Give one of O(files[].content), O(files[].template), O(files[].src),
+            O(files[].from_secret) and O(files[].programs).
         type: str
       template:
         description: Name of a template of the role, rendered as M(ansible.builtin.template) does it.
@@ -145,6 +145,11 @@ options:
         type: str
       own:
         description: Whether O(state=absent) removes the file even if it lacks the line C(Ansible managed).
+        type: bool
+      programs:
+        description:
+          - Whether the item stands for all files of the programs that hosts run without Ansible, in the folder
+            O(files[].path).
         type: bool
       kept:
         description: Whether playbooks/rollback.yml brings the file back.

@@ -52,18 +52,19 @@ def _items(options: dict[str, Any], **rules: Any) -> dict[str, Any]:
 
 def _files() -> dict[str, Any]:
     texts = ("content", "template", "src", "from_secret")
+    sources = (*texts, "programs")
     read_by_others = ("kept", "own", "restarts")
     return _items(
         {
             **_owned(None),
             **{name: {"type": "str", "no_log": False} for name in texts},
-            **{name: {"type": "bool"} for name in read_by_others},
+            **{name: {"type": "bool"} for name in ("programs", *read_by_others)},
             "secret": {"type": "bool", "default": False, "no_log": False},
             "foreign": {"type": "str", "choices": ["replace", "refuse", "adopt"], "default": "replace"},
             "backup": {"type": "bool", "default": True},
         },
-        required_one_of=[texts],
-        mutually_exclusive=[texts],
+        required_one_of=[sources],
+        mutually_exclusive=[sources],
     )
 
 

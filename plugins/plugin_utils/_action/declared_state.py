@@ -17,6 +17,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import lookup_loader
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import unit_name
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import onhost
 
 Arguments = dict[str, Any]
 #: (key of a file, ``template``, ``src`` or ``from_secret``; its value) -> the file's text
@@ -45,6 +46,8 @@ def present(arguments: Mapping[str, Any], text: Text, *, secrets: bool = True) -
     """What the host is to have: items whose switch is off are left out, and every file has its text.
 
     Without ``secrets`` the files ``from_secret`` are left out, and no secret is read.
+    ``programs`` stands for all files of the package that runs on hosts.
+
     Raises DeclarationError for a file with none or several of ``content``, ``template``, ``src`` and ``from_secret``.
     """
     found = {name: chosen(name, arguments.get(name)) for name in LISTS if arguments.get(name) is not None}
@@ -58,7 +61,7 @@ def present(arguments: Mapping[str, Any], text: Text, *, secrets: bool = True) -
     if "restore" in found:
         found["restore"] = [name for name in dict.fromkeys(found["restore"]) if name not in wanted]
     if "files" in found:
-        found["files"] = [_with_text(item, text) for item in found["files"]]
+        found["files"] = [each for item in found["files"] for each in _with_texts(item, text)]
     if "directories" in found:
         found["directories"] = [{k: v for k, v in item.items() if k != "own"} for item in found["directories"]]
     return {**_others(arguments), **found}
@@ -159,6 +162,14 @@ def _plain(items: Sequence[Mapping[str, Any]]) -> list[Any]:
 def _names(item: Mapping[str, Any]) -> list[str]:
     """The item's one name, or its names, which the command line gives as one text."""
     return list(check_type_list(item["names"])) if "names" in item else [item["name"]]
+
+
+def _with_texts(item: Arguments, text: Text) -> list[Arguments]:
+    """The file with its text, or all files of the collection's programs for hosts."""
+    if not boolean(item.get("programs", False)):
+        return [_with_text(item, text)]
+    shared = {key: value for key, value in item.items() if key not in ("path", "programs")}
+    return [{**file, **shared} for file in onhost.package_files(item["path"])]
 
 
 def _with_text(item: Arguments, text: Text) -> Arguments:

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host gets of the engine (Ray and vLLM): its user, environment and, with a container, what Docker is told."""
+"""Values of a host's engine (Ray and vLLM): its environment, its commands, and what Docker is told of a container."""
 
 from __future__ import annotations
 
@@ -12,13 +12,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location, ray_config
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.local_path import local
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import onhost, toolchain
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import toolchain
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
-    HostState,
-    directory,
-    environment_text,
-)
 
 HOME = "/var/lib/sparkthor"
 CACHE = f"{HOME}/cache"
@@ -200,39 +195,14 @@ def _below(path: str, folders: Iterable[str]) -> bool:
 
 
 def plan_engine(settings: EngineSettings, node: Mapping[str, Any]) -> dict[str, Any]:
-    """``state`` and ``package``, a part of it, for host_state; ``container``, the settings of its containers;
-    ``user``, before the command of an engine that is not in use yet; ``packages`` and ``problems`` of the host's
-    toolchain.
+    """What the role's tasks and templates read.
 
-    ``node`` are the host's facts. The package is what runs on hosts without Ansible: the units of Ray and vLLM and the
-    exporter call it, so it is there before them.
+    ``environment`` (variables of engine.env), ``container`` (the settings of its containers), ``user`` (words before
+    the command of an engine that is not in use yet), ``nccl`` (the release that a ring needs, or nothing), ``packages``
+    and ``problems`` of the host's toolchain.  ``node`` are the host's facts.
     """
-    package = onhost.package_state()
-    state = HostState(
-        groups=[{"name": "sparkthor"}],
-        users=[{"name": "sparkthor", "groups": ["video", "render"], "home": HOME}],
-        directories=[
-            directory("/etc/sparkthor"),
-            directory(WORK_DIR),
-            # root's own: what lies in it says what root puts back, and whether the engine is left alone
-            directory(HOME),
-            directory(settings.model_store_root),
-            directory(settings.engine_cache_dir, "sparkthor"),
-            *package["directories"],
-        ],
-        files=[
-            {
-                "path": environment_file.ENGINE,
-                "content": environment_text(engine_environment(settings, node)),
-            },
-            *package["files"],
-        ],
-    )
-    if settings.engine_runtime == "container":
-        state.units.append({"name": "docker.service", "enabled": True, "state": "started"})
     return {
-        "state": state.arguments(),
-        "package": package,
+        "environment": engine_environment(settings, node),
         "container": container_settings(settings),
         "user": as_user(settings, node),
         "nccl": toolchain.RING_NCCL if settings.fabric_topology == "ring" else "",

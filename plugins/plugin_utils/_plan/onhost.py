@@ -35,15 +35,10 @@ def installed_path(source: str) -> str:
     return str(PurePosixPath(location.PACKAGE) / ("__main__.py" if source == START else source))
 
 
-def package_files() -> list[dict[str, str]]:
-    """All files of the package, as ``host_state`` takes them: ``path``, ``content`` and ``mode``."""
-    return [{"path": installed_path(name), "content": text, "mode": "0644"} for name, text in sources().items()]
-
-
-def package_state() -> dict[str, list[dict[str, str]]]:
-    """What ``host_state`` is told to install the package: ``directories``, outer ones first, and ``files``."""
-    folders = [location.LIBRARY, location.PACKAGE, *(f"{location.PACKAGE}/{folder}" for folder in FOLDERS)]
-    return {"directories": [{"path": folder, "mode": "0755"} for folder in folders], "files": package_files()}
+def package_files(folder: str = location.PACKAGE) -> list[dict[str, str]]:
+    """All files of the package, in this folder of a host: ``path`` and ``content`` of each."""
+    within = len(location.PACKAGE)
+    return [{"path": folder + installed_path(name)[within:], "content": text} for name, text in sources().items()]
 
 
 def imported(source: str) -> set[str]:

@@ -30,6 +30,14 @@ def test_an_item_is_wanted_while_its_switches_are_on(when: Any, wanted: bool) ->
     assert found == [*([item] if wanted else []), {"path": "/etc/y", "content": "2\n"}]
 
 
+def test_the_programs_of_hosts_are_one_item() -> None:
+    files = present({"files": [{"path": "/srv/x", "programs": True, "group": "mine"}]}, text)["files"]
+    assert {file["group"] for file in files} == {"mine"}
+    assert {"/srv/x/__main__.py", "/srv/x/_onhost/watchdog.py"} <= {file["path"] for file in files}
+    assert all(set(file) == {"path", "content", "group"} for file in files)
+    assert present({"files": [{"path": "/srv/x", "programs": True, "when": "no"}]}, text)["files"] == []
+
+
 def test_a_file_has_one_text() -> None:
     files = [{"path": "/a", "template": "a.j2", "mode": "0600"}, {"path": "/b", "src": "b"}]
     assert present({"files": files}, text)["files"] == [

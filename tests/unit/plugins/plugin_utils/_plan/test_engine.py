@@ -6,9 +6,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import engine, vllm_serve
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import Wanted
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import engine, onhost, vllm_serve
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import EngineSettings
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import read_settings
+
+from tests.unit import role_state
 
 SPARK: dict[str, Any] = {"kind": "spark", "binaries": {"ptxas": "/usr/local/cuda/bin/ptxas"}}
 
@@ -61,17 +64,19 @@ def test_ptxas_of_the_host_s_cuda(runtime: str, node: dict[str, Any], expected: 
 
 
 def test_the_state_of_a_host() -> None:
-    state = engine.plan_engine(EngineSettings(model_store_root="/data/models", engine_cache_dir="/data/cache"), SPARK)
-    places = {entry["path"]: entry.get("owner", "root") for entry in state["state"]["directories"]}
+    given = {"sparkthor_cluster": {}, "engine_runtime": "venv", "ansible_facts": {"sparkthor_node": SPARK}}
+    state = role_state.state("engine", **given, model_store_root="/data/models", engine_cache_dir="/data/cache")
+    Wanted.parse(state)
+    places = {entry["path"]: entry.get("owner", "root") for entry in state["directories"]}
     assert places["/data/models"] == places["/var/lib/sparkthor"] == places["/etc/sparkthor"] == "root"
     assert places["/data/cache"] == "sparkthor"
-    files = [file["path"] for file in state["state"]["files"]]
+    files = [file["path"] for file in state["files"]]
     assert files[0] == "/etc/sparkthor/engine.env"
     assert f"{engine.location.PACKAGE}/__main__.py" in files
-    assert state["package"]["files"] == state["state"]["files"][1:]
-    assert state["package"]["directories"] == state["state"]["directories"][5:]
-    assert state["state"]["units"] == []
-    docker = engine.plan_engine(EngineSettings(engine_runtime="container"), SPARK)["state"]
+    assert onhost.package_files() == state["files"][1:]
+    assert 'VLLM_CACHE_ROOT="/data/cache/vllm"' in state["files"][0]["content"].splitlines()
+    assert state["units"] == []
+    docker = role_state.state("engine", **{**given, "engine_runtime": "container"})
     assert docker["units"] == [{"name": "docker.service", "enabled": True, "state": "started"}]
 
 

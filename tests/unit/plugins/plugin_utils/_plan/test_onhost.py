@@ -10,10 +10,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location, verbs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import onhost
+
+from tests.unit import role_state
 
 #: the oldest Python of hosts is 3.11 (Debian 12); where none is found here, the one that runs the tests
 PYTHON = next((found for found in map(shutil.which, ("/usr/bin/python3.11", "python3.11")) if found), sys.executable)
@@ -127,9 +130,11 @@ def test_the_digest_follows_the_programs_code_alone(monkeypatch: pytest.MonkeyPa
     assert [verb for verb in before if before[verb] != after[verb]] == ["on-demand", "watchdog"]
 
 
-def test_folders_come_before_what_they_hold() -> None:
-    state = onhost.package_state()
+def test_folders_come_before_what_they_hold(variables: dict[str, Any]) -> None:
+    state = role_state.state("engine", **variables)
     folders = [item["path"] for item in state["directories"]]
-    assert folders == sorted(folders, key=len)
+    below = [path for path in folders if path.startswith(location.LIBRARY)]
+    assert below == sorted(below, key=len)
+    assert below[1] == location.PACKAGE
     assert {str(Path(file["path"]).parent) for file in state["files"]} <= set(folders)
     assert f"{location.PACKAGE}/__main__.py" in {file["path"] for file in state["files"]}
