@@ -35,12 +35,14 @@ class _Emitter(yaml.SafeDumper):
         plain = text.isascii() and text[:1].isalpha() and text.replace("-", "").isalnum() and text.lower() not in _WORDS
         address = text.count(".") == 3 and re.fullmatch(r"[0-9./]+", text) is not None
         style = None if plain or address else '"'
-        return self.represent_scalar(tag, text, style)
+        return self.represent_scalar(tag, str(text), style)
 
 
 #: words that a reader of YAML takes for a truth value or for nothing
 _WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
 _Emitter.add_representer(str, _Emitter.represent_text)
+# Ansible's own kinds of text, which remember where they came from
+_Emitter.add_multi_representer(str, _Emitter.represent_text)
 _Emitter.add_representer(type(None), lambda emitter, _none: emitter.represent_scalar("tag:yaml.org,2002:null", ""))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError, host_counts
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import plain
 
 #: variables of that tool, and the options that take them
 _VARIABLES = {
@@ -40,7 +41,7 @@ _Dumper.add_representer(_Text, _block)
 def sparkrun(recipe: Mapping[str, Any], image: str = "", hosts: int | None = None) -> str:
     """The file; `hosts` chooses a row of the recipe's splits, its smallest number of hosts if not given."""
     name = recipe["name"]
-    image = image or recipe["image"]
+    image = plain(image or recipe["image"])
     if not image:
         raise RecipeError(f"recipe {name} names no image, and sparkrun runs images only. Give one.")
     allowed = host_counts(recipe)

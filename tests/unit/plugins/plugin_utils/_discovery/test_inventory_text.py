@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible.template import trust_as_template
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._discovery import inventory_text
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._discovery.proposal import Machine, Proposal
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_inventory import fabric_problems
@@ -40,6 +41,15 @@ def test_a_pair(cage: int) -> None:
         assert (head["a"]["fabric_cage"], workers["b"]["fabric_cage"]) == (1, 0)
     cages = {"a": 1, "b": cage}
     assert fabric_problems(variables["fabric_topology"], ["a", "b"], variables["fabric_cidr"], cages) == []
+
+
+def test_texts_of_ansible_are_texts() -> None:
+    """What tasks hand on are texts that remember where they came from."""
+    machines = Lan("ab").join(("a", 1), ("b", 1)).propose()
+    for machine in machines.hosts:
+        machine.address = trust_as_template(machine.address)
+        machine.node = {**machine.node, "hostname": trust_as_template(machine.node["hostname"])}
+    assert read(machines, trust_as_template("nvidia")) == read(Lan("ab").join(("a", 1), ("b", 1)).propose())
 
 
 def test_a_lan_with_a_thor_on_another_port() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from ansible.template import trust_as_template
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe_export
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import load, names
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError, host_counts
@@ -30,6 +31,11 @@ def test_there_and_back(name: str, tmp_path: Path) -> None:
     have = back["splits"].get(hosts, {})
     for key in ("tensor_parallel", "pipeline_parallel"):
         assert have.get(key, 1) == wanted.get(key, 1)
+
+
+def test_an_image_of_the_inventory() -> None:
+    """Ansible's own kind of text is text."""
+    assert "container: o/i:1\n" in recipe_export.sparkrun(load("gpt-oss-120b"), trust_as_template("o/i:1"))
 
 
 def test_another_number_of_hosts() -> None:
