@@ -37,7 +37,12 @@ COMMON = (
     *("molecule/shared", ".config/molecule", "tools/test.sh", "tools/playbooks.py", "tests/integration/*.py"),
 )
 #: and what some run besides
-MORE = {"faults": ("tools/faults",), "examples": ("examples",), "serve_container": ("tests/integration/serve",)}
+MORE = {
+    "border": ("tests/integration/border", "tests/unit/hub_stand_in.py", "tools/release.py"),
+    "faults": ("tools/faults",),
+    "examples": ("examples",),
+    "serve_container": ("tests/integration/serve",),
+}
 #: rounds of chaos begin for so many minutes, on each of three clusters
 CHAOS_MINUTES = 10
 CHAOS = ("ray", "mp", "direct")

@@ -1,11 +1,13 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A host's Python that runs no module: it answers what a file beside it says, and writes down what it was asked.
+"""A host's Python that lies: it answers what a file beside it says, and writes down what it was asked.
+
+With ``python`` in that file, modules are run by that one and ``forged`` goes over their answers; else none is run.
 
 ``answers.json``: by the module's name, or "*" for all, what is merged into the answer. With ``needs`` the host lacks
 every file of the models that it is first asked about, but for so many bytes of each; what it is sent it keeps. What is
-``raw`` is said as it stands.
+``raw`` is said as it stands. ``forged`` is by the module's name, its name and stage ("model_store check"), or "*".
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from typing import Any
@@ -36,6 +39,24 @@ def needed(arguments: dict[str, Any], missing: int) -> list[dict[str, Any]]:
     return [{"sha256": sha256, "size": size, "have": max(size - missing, 0)} for _path, size, sha256 in entries]
 
 
+def over(answer: Any, forged: Any) -> Any:
+    """What is forged in place of what was answered: in a dictionary by key, in a list of them in each one."""
+    if isinstance(forged, dict) and isinstance(answer, list):
+        return [over(item, forged) for item in answer]
+    if isinstance(forged, dict) and isinstance(answer, dict):
+        return {**answer, **{key: over(answer.get(key), value) for key, value in forged.items()}}
+    return forged
+
+
+def run(python: str, words: list[str]) -> tuple[Any, int]:
+    """The answer of the module itself, None where it gave none, and its exit status."""
+    done = subprocess.run([python, *words], stdout=subprocess.PIPE, check=False)
+    found = re.search(rb"^\{.*\}$", done.stdout, re.MULTILINE)
+    if not found:
+        sys.stdout.buffer.write(done.stdout)
+    return (json.loads(found[0]) if found else None), done.returncode
+
+
 def main() -> None:
     folder = os.path.dirname(os.path.abspath(sys.argv[1]))
     script = sys.argv[2] if len(sys.argv) > 2 else "-"
@@ -50,7 +71,14 @@ def main() -> None:
         shutil.copy(part["file"], tempfile.mkstemp(dir=folder, prefix="got-")[1])
     with open(f"{folder}/answers.json", encoding="utf-8") as file:
         answers = json.load(file)
-    answer: dict[str, Any] = {"changed": False}
+    if python := answers.get("python"):
+        answer, status = run(python, sys.argv[2:])
+        if answer is not None:
+            for name in ("*", module, f"{module} {arguments.get('stage')}"):
+                answer = over(answer, answers.get("forged", {}).get(name, {}))
+            print(json.dumps(answer))
+        sys.exit(status)
+    answer = {"changed": False}
     for name in (module, "*"):
         for key, value in (answers.get(name) or {}).items():
             both = isinstance(value, dict) and isinstance(answer.get(key), dict)

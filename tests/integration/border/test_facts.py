@@ -11,26 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.integration.border.lies import FORGED, LIE
+
 TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
 
-#: what a host would like to decide
-FORGED: dict[str, Any] = {
-    "model_store_models": ["/root/.ssh"],
-    "firewall_sources": ["0.0.0.0/0"],
-    "inventory_dir": "/forged",
-    "inventory_hostname": "forged",
-    "sparkthor_secrets_dir": "/forged",
-    "sparkthor_cluster": {"head": "forged"},
-    "sparkthor_fabric": {"forged": {}},
-    "serving_groups": ["forged"],
-    "engine_requirements": "/forged",
-}
-LIE = {
-    "ansible_facts": FORGED,
-    "add_host": {"host_name": "forged", "groups": ["cluster"], "host_vars": FORGED},
-    "add_group": "forged",
-    "ansible_stats": {"data": {"forged": 1}, "per_host": False, "aggregate": False},
-}
 
 #: a call of every module that asks hosts, by which its action gets as far as asking
 CALLS: dict[str, dict[str, Any]] = {

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.integration.border.conftest import Border, node
-from tests.integration.border.test_facts import FORGED, assert_none_counts, kept
-from tests.integration.border.test_terminal import ACTED_ON, HOSTILE
+from tests.integration.border.lies import ACTED_ON, FORGED, NAMES, SHAPES
+from tests.integration.border.test_facts import assert_none_counts, kept
 from tests.unit import honest_host
 
 #: what a playbook may write beside the inventory
@@ -34,9 +34,6 @@ PLAYBOOKS = (
     *("capture", "doctor", "drain", "drift", "host_layer", "keys", "models", "monitoring", "reboot", "report"),
     *("restart", "rollback", "site", "start", "status", "stop", "switch_model", "upgrade", "verify"),
 )
-NAMES = ("status", "evidence", "capture", "configurations", "need", "models", "results", "converged", "drift", "probe")
-#: answers that are no answers to what was asked
-SHAPES: tuple[Any, ...] = ({HOSTILE: {HOSTILE: HOSTILE}}, HOSTILE, [HOSTILE])
 
 
 def files(border: Border) -> dict[str, str]:

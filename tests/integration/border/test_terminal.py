@@ -5,17 +5,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
 import yaml
 
 from tests.integration.border.conftest import Border
+from tests.integration.border.lies import ACTED_ON, HOSTILE
 
-#: the clipboard, the other screen, eight-bit sequences, text that runs backwards
-HOSTILE = "\x1b]52;c;eA==\x07\x1b[?1049h\x9b2J\u202e\x08"
-ACTED_ON = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
 ANSWERS: dict[str, dict[str, Any]] = {
     "a failure": {"failed": True, "msg": HOSTILE, "exception": HOSTILE, "stdout": HOSTILE},
     "warnings": {"warnings": [HOSTILE], "deprecations": [{"msg": HOSTILE, "version": "9"}]},
