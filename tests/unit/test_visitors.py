@@ -52,6 +52,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster im
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.teardown import TeardownSettings, plan_teardown
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import usage
 
+from tests.unit import role_state
 from tests.unit.netplan import GLOBAL, LINK, files, live_link
 from tests.unit.plugins.plugin_utils._plan import conftest, vllm_plan
 from tests.unit.plugins.plugin_utils._plan.minimal_recipe import MINIMAL
@@ -146,21 +147,29 @@ def test_every_visitor_has_an_answer_to_every_kind_of_address(
 GROUPS = {"own": Places(), "beside": Places("small")}
 
 
-def a_teardown_takes_its_units(group: Places, _root: Path) -> bool:
+def taken_back() -> dict[str, list[Any]]:
+    """By a teardown of serving, with one small group beside the host's own."""
     settings = TeardownSettings(teardown_parts="serving", serving_beside={"small": {}})
-    state = plan_teardown(settings, True)["state"]
-    taken = {unit["name"] for unit in state["units"]}
+    known = plan_teardown(settings, True)["serving"]
+    tasks = yaml.safe_load((role_state.ROLES / "vllm_serve/tasks/teardown.yml").read_text(encoding="utf-8"))
+    states = [
+        *role_state.undone_runs("vllm_serve", __vllm_serve_groups=known),
+        tasks[-1]["sparkthor.cluster.host_state"],
+    ]
+    return {name: [item for state in states for item in state.get(name, ())] for name in ("absent", "restore", "units")}
+
+
+def a_teardown_takes_its_units(group: Places, _root: Path) -> bool:
+    taken = taken_back()
     files = {f"/etc/systemd/system/{unit}" for unit in (group.unit, group.watchdog)}
-    return {group.unit, group.watchdog} <= taken and files <= set(state["restore"])
+    return {group.unit, group.watchdog} <= {unit["name"] for unit in taken["units"]} and files <= set(taken["restore"])
 
 
 def a_teardown_takes_its_settings(group: Places, _root: Path) -> bool:
-    state = plan_teardown(TeardownSettings(teardown_parts="serving"), True)["state"]
-    absent = {str(item) for item in state["absent"]}
+    taken = taken_back()
+    gone = {str(item) for item in (*taken["absent"], *taken["restore"])}
     paths = (group.config, group.vllm_config, group.environment)
-    return all(
-        path in absent or (f"{ETC}/{BESIDE}" in absent and path.startswith(f"{ETC}/{BESIDE}/")) for path in paths
-    )
+    return all(path in gone or (f"{ETC}/{BESIDE}" in gone and path.startswith(f"{ETC}/{BESIDE}/")) for path in paths)
 
 
 def evidence_asks_for_its_units(group: Places, root: Path) -> bool:
