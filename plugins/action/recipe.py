@@ -39,7 +39,10 @@ class ActionModule(ClusterAction):
         return {"changed": False, **result, "_ansible_verbose_override": True}
 
     @staticmethod
-    def _list(_arguments: dict[str, Any]) -> dict[str, Any]:
+    def _list(arguments: dict[str, Any]) -> dict[str, Any]:
+        if arguments["hosts"]:
+            rows = recipe_catalogue.runs(*(arguments[key] for key in ("hosts", "topology", "kinds", "version")))
+            return {"rows": rows, "text": "\n".join(recipe_catalogue.run_lines(rows))}
         rows = recipe_catalogue.listing()
         return {"rows": rows, "text": "\n".join(recipe_catalogue.list_lines(rows))}
 

@@ -22,7 +22,8 @@ extends_documentation_fragment:
 options:
   action:
     description:
-      - V(list) names the recipes of this collection.
+      - V(list) names the recipes of this collection. With O(hosts) it is a table of what these can run, the fastest
+        first, and of what they cannot run.
       - V(show) prints one as it is understood.
       - V(check) plans one, those of a folder, or those of a registry's checkout, and counts them.
       - V(export) writes one in the form of C(sparkrun).
@@ -37,8 +38,8 @@ options:
     default: ""
   hosts:
     description:
-      - Names of the hosts that V(check) plans for, the head first. If empty, the smallest number of DGX Sparks that
-        will do is looked for.
+      - Names of the hosts that V(list) and V(check) plan for, the head first. If empty, V(check) looks for the smallest
+        number of DGX Sparks that will do.
       - For V(export) their number chooses the split.
     type: list
     elements: str

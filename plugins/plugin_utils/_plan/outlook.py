@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.verdict import gib
@@ -34,9 +34,9 @@ def line(planned: Mapping[str, Any], over_tcp: bool = False) -> str:
         [number for number in memory["ranks"][name] if number is not None]
         for name in ("kv_cache_bytes", "kv_cache_bytes_at_least")
     )
-    words = _IN_PART if memory.get("unknown") else _UNSIZED
+    unsized = _IN_PART if memory.get("unknown") else _UNSIZED
     parts = [
-        f"{on} {_WORDS.get(memory['verdict'], words)}",
+        f"{on} {_WORDS.get(memory['verdict'], unsized)}",
         f"weights {gib(memory['weights_bytes'])}, {gib(memory['weights_bytes_per_rank'])} on the fullest GPU",
     ]
     if cache:
@@ -49,11 +49,21 @@ def line(planned: Mapping[str, Any], over_tcp: bool = False) -> str:
     if bound and over_tcp:
         parts.append("tokens/s are not estimated: with TP over TCP each token waits for the network twice a layer")
     elif bound:
-        low, high = (_rounded(bound * part) for part in REACHED)
-        parts.append(f"about {low} to {high} tokens/s for one stream (memory bandwidth allows {bound:g})")
+        parts.append(f"about {words(speed(memory))} tokens/s for one stream (memory bandwidth allows {bound:g})")
     if memory["verdict"] == "tight" or memory.get("unknown"):
         parts += [*memory["reasons"], *memory["suggestions"]]
     return "; ".join(part.rstrip(".") for part in parts)
+
+
+def speed(memory: Mapping[str, Any]) -> tuple[float, float]:
+    """Tokens/s that one stream may reach, at least and at most."""
+    bound = float(memory["decode_tokens_per_second_bound"])
+    return bound * REACHED[0], bound * REACHED[1]
+
+
+def words(range_: Sequence[float]) -> str:
+    """``5 to 7.5``."""
+    return " to ".join(_rounded(number) for number in range_)
 
 
 def _rounded(number: float) -> str:

@@ -415,7 +415,7 @@ def _check_hosts(
 ) -> None:
     counts = host_counts(data, data["name"])
     if counts and len(hosts) not in counts:
-        fitting = [name for name in names(folder) if len(hosts) in host_counts(_peek(folder, name))]
+        fitting = [name for name in offered(data["name"], folder) if len(hosts) in host_counts(_peek(folder, name))]
         there = f"Recipes for {len(hosts)}: {', '.join(fitting)}." if fitting else ""
         raise RecipeError(
             f"recipe {data['name']} is for {' or '.join(str(number) for number in counts)} hosts and the group "

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import ERROR
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import outlook, vllm_args
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import KINDS
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.parallel import PADDED_HEADS
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError, host_counts
@@ -52,7 +52,7 @@ def files(path: str) -> list[str]:
         for top in folders
         for folder, _folders, names in os.walk(top)
         for name in names
-        if name.endswith((".yml", ".yaml")) and f"{os.sep}." not in os.path.join(folder, name)
+        if name.endswith((".yml", ".yaml")) and f"{os.sep}." not in os.path.join(folder, name).removeprefix(top)
     ]
     if len(found) == 0:
         raise RecipeError(
@@ -163,9 +163,25 @@ def _planned(data: Mapping[str, Any], file: str, variant: str, number: int, clus
         "split": f"TP={plan['tensor_parallel']} PP={plan['pipeline_parallel']}",
         "acknowledge": needed,
         "memory": plan["memory"]["verdict"] if plan["memory"] else "not known",
+        **_outlook(plan, cluster.topology),
         "unknown": strange,
         "untranslated": plan["untranslated"],
         "command": plan["command"],
+    }
+
+
+def _outlook(plan: Mapping[str, Any], topology: str) -> dict[str, Any]:
+    """What the plan comes to: bytes to fetch, requests at once, and tokens/s of one stream; None where not known."""
+    memory = plan["memory"] or {}
+    # every host that recipes are planned for has one GPU
+    over_tcp = topology == "lan" and plan["tensor_parallel"] > 1
+    bounded = memory.get("decode_tokens_per_second_bound") and not over_tcp
+    requests = memory.get("max_concurrent_sequences")
+    return {
+        "bytes": memory.get("weights_bytes"),
+        "requests": requests,
+        "request_tokens": memory.get("max_model_len"),
+        "tokens_per_second": list(outlook.speed(memory)) if bounded else None,
     }
 
 
@@ -235,6 +251,45 @@ def list_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [
         f"{row['name']:<{width}}  hosts {', '.join(map(str, row['hosts'])) or 'any'}: {row['summary']}" for row in rows
     ]
+
+
+def runs(
+    hosts: Sequence[str], topology: str, kinds: Mapping[str, str], version: str | None, folder: str = _recipe.SHIPPED
+) -> list[dict[str, Any]]:
+    """What of the collection's recipes these hosts can run, the fastest first, and then what they cannot."""
+    rows = check(folder, hosts=hosts, topology=topology, kinds=kinds, version=version, folder=folder)
+    offered = {os.path.join(folder, f"{name}.yml") for name in _recipe.offered(folder=folder)}
+    rows = [row for row in rows if row["recipe"] in offered]
+    return sorted(rows, key=lambda row: (row["verdict"] == REFUSED, -(row.get("tokens_per_second") or [0])[0]))
+
+
+def run_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A table of :func:`runs`, and below it the recipes that cannot be run, each with the reason in a few words."""
+    cells = [["RECIPE", "SPLIT", "GB TO FETCH", "REQUESTS AT ONCE", "TOKENS/S, ONE STREAM"]]
+    for row in rows:
+        if row["verdict"] == REFUSED:
+            continue
+        known, speed = row["requests"] is not None, row["tokens_per_second"]
+        cells.append(
+            [
+                f"{row['name']}{' (acknowledge)' if row['acknowledge'] else ''}",
+                row["split"],
+                f"{row['bytes'] / 1e9:.0f}" if row["bytes"] else "?",
+                f"{row['requests']:g} of {row['request_tokens']:,} tokens" if known else "?",
+                outlook.words(speed) if speed else "not estimated",
+            ]
+        )
+    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
+    text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+    refused = [row for row in rows if row["verdict"] == REFUSED]
+    text += ["", "Not on these hosts:"] if refused else []
+    for row in refused:
+        name = os.path.splitext(os.path.basename(row["recipe"]))[0]
+        why = row["reason"].removeprefix(f"recipe {name} ").partition(". ")[0]
+        text.append(f"  {name} {why.partition(' and the group cluster')[0].rstrip('.')}")
+    if any(row["kind"] == "hosts" for row in refused):
+        text.append("A part of the hosts can run a recipe for fewer of them: docs/groups.md.")
+    return [*text, "", "Tokens/s are planned from memory bandwidth, not measured. To choose one: vllm_serve_recipe."]
 
 
 def show(recipe: str, folder: str = _recipe.SHIPPED) -> str:

@@ -31,6 +31,37 @@ def test_list_show_check() -> None:
     assert (result["counts"], result["changed"]) == ({"planned": 1}, False)
 
 
+@pytest.mark.parametrize(
+    ("hosts", "topology", "kinds", "can", "cannot"),
+    [
+        (["a"], "lan", {}, "gpt-oss-120b", "  qwen3.5-397b-a17b-nvfp4 is for 3 hosts"),
+        (["a", "b", "c"], "switch", {}, "qwen3.5-397b-a17b-nvfp4", "  gpt-oss-120b is for 1 or 2 hosts"),
+        (
+            ["a", "b", "c", "d"],
+            "lan",
+            {"c": "thor", "d": "thor"},
+            "nemotron-3-super-120b-a12b-nvfp4",
+            "  deepseek-v4-flash is for hosts of kind spark, and c is thor, d is thor",
+        ),
+    ],
+)
+def test_what_hosts_can_run_the_fastest_first(
+    hosts: list[str], topology: str, kinds: dict[str, str], can: str, cannot: str
+) -> None:
+    result, shown = run(hosts=hosts, topology=topology, kinds=kinds)
+    lines = shown[0].splitlines()
+    assert lines[0].split("  ")[0] == "RECIPE"
+    assert any(line.startswith(f"{can} ") for line in lines[1 : lines.index("")])
+    assert cannot in lines[lines.index("") :]
+    assert "tiny-" not in shown[0]
+    able = [row for row in result["rows"] if row["verdict"] != "refused"]
+    assert len(able) == lines.index("") - 1
+    assert all(row["bytes"] > 1e8 and row["requests"] >= 1 for row in able)
+    speeds = [row["tokens_per_second"][0] for row in able if row["tokens_per_second"]]
+    assert speeds == sorted(speeds, reverse=True)
+    assert speeds
+
+
 def test_export(tmp_path: Path) -> None:
     dest = tmp_path / "r.yaml"
     wanted = {"action": "export", "recipe": "gpt-oss-120b", "dest": str(dest)}
