@@ -56,6 +56,9 @@ OWN = (".ansible/tmp/", ".ansible/cp/", ".cache/")
 #: by the terminal: a carriage return at each end of a line, and the board of a copy drawn over itself
 DRAWN = re.compile("\r|\x1b\\[[0-9]*[AKJ]")
 
+#: tools/test.sh runs scenarios beside one another
+SUBNET = os.environ.get("SPARKLAB_SUBNET", "10.79.56.0/24")
+
 
 @dataclass
 class Run:
@@ -198,7 +201,7 @@ def edge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edge]:
         Lab("border", TOP / ".lab").destroy()
     except LabError as error:  # it is not there
         print(f"border: {error}")
-    lab = Lab.create([inventory], home=TOP / ".lab", name="border", subnet="10.79.56.0/24", suite="bookworm")
+    lab = Lab.create([inventory], home=TOP / ".lab", name="border", subnet=SUBNET, suite="bookworm")
     try:
         made = Edge(lab, home)
         make_a_liar(made)

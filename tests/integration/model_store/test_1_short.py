@@ -52,7 +52,7 @@ def test_a_model_reaches_three_hosts_and_a_second_run_moves_nothing(site: Site, 
     site.forget_reports()
     again = site.play(model)
     assert again.rc == 0, again.output
-    assert re.findall(r"changed=(\d+)", again.output) == ["0"] * 3
+    assert set(re.findall(r"changed=(\d+)", again.output)) == {"0"}
     assert all(site.report(host) == {} for host in site.hosts)
     none = site.play()
     assert none.rc == 0, none.output
@@ -78,7 +78,7 @@ def test_a_new_revision_is_sent_by_its_changed_files_and_leaves_the_old_one(site
     assert adopted.rc == 0, adopted.output
     assert {host: site.revision(host, model.name) for host in site.hosts} == old
     site.check_everywhere(model)
-    assert re.findall(r"changed=(\d+)", site.play(model).output) == ["0"] * 3
+    assert set(re.findall(r"changed=(\d+)", site.play(model).output)) == {"0"}
 
     before = dict(model.digests)
     model.add("config.json", 300)
@@ -92,7 +92,7 @@ def test_a_new_revision_is_sent_by_its_changed_files_and_leaves_the_old_one(site
         for folder in (new, old[host]):
             assert site.on(host, f"stat -c %i {STORE}/{folder}/model.safetensors") == weights[host]
     assert re.findall(r"models: ([0-9.]+ [KM]?i?B) in", changed.output) == ["300 B"]
-    assert re.findall(r"changed=(\d+)", site.play(model).output) == ["0"] * 3
+    assert set(re.findall(r"changed=(\d+)", site.play(model).output)) == {"0"}
 
     # a host that is away keeps all others at the revision that they have
     model.add("config.json", 400)
@@ -140,6 +140,6 @@ def test_weights_in_a_hosts_hub_cache_are_not_fetched_again(
         assert site.on(owner, f"stat -c '%U %h' {blob}").split() == ["nvidia", "1"]
         again = site.play(declared)
         assert again.rc == 0, again.output
-        assert re.findall(r"changed=(\d+)", again.output) == ["0"] * 3
+        assert set(re.findall(r"changed=(\d+)", again.output)) == {"0"}
     finally:
         site.on(owner, f"rm -rf {cache}")
