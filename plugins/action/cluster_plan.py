@@ -447,7 +447,7 @@ class ActionModule(ClusterAction):
 
     def _names_problems(self, parts: Sequence[inventory.Part], described: Any) -> list[Finding | str]:
         """What is wrong with the names of what is served, where this run comes to it."""
-        if "vllm_serve" not in play_roles.in_run(self.vars):
+        if not play_roles.serves(self.vars):
             return []
         # a run of the network alone has no use for what knows recipes
         from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import served_names

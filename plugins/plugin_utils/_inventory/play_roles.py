@@ -51,3 +51,11 @@ def selected(role: str, variables: Mapping[str, Any]) -> bool:
 def in_run(variables: Mapping[str, Any]) -> set[str]:
     """The roles of the play that the run's tags select."""
     return {role for role in in_play(variables) if selected(role, variables)}
+
+
+def serves(variables: Mapping[str, Any]) -> bool:
+    """Whether the run comes to what serves a model, not only to what other roles need of the role ``vllm_serve``."""
+    wanted = set(variables.get("ansible_run_tags") or ("all",))
+    skipped = set(variables.get("ansible_skip_tags") or ())
+    everything = not wanted <= KNOWN_TAGS
+    return "vllm_serve" in in_play(variables) and (everything or "vllm_serve" in wanted) and "vllm_serve" not in skipped

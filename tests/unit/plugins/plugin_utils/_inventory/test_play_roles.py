@@ -62,3 +62,23 @@ def test_the_tags_are_those_of_the_playbooks(playbook: str) -> None:
                 found.setdefault(role, set()).add(frozenset(task["tags"]))
     del found["preflight"]
     assert found == {role: set(play_roles.IMPORTS[role]) for role in found}
+
+
+@pytest.mark.parametrize(
+    ("run_tags", "skip_tags", "expected"),
+    [
+        (["all"], [], True),
+        (["vllm_serve"], [], True),
+        (["network", "something_of_the_users"], [], True),
+        (["ray"], [], False),
+        (["ray_head", "ray_worker"], [], False),
+        (["engine"], [], False),
+        (["all"], ["vllm_serve"], False),
+    ],
+)
+def test_a_run_that_starts_ray_alone_serves_nothing(run_tags: list[str], skip_tags: list[str], expected: bool) -> None:
+    assert play_roles.serves(run(run_tags, skip_tags)) is expected
+
+
+def test_a_play_without_the_role_serves_nothing() -> None:
+    assert not play_roles.serves({"ansible_play_role_names": ["firewall"], "ansible_run_tags": ["all"]})
