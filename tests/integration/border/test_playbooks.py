@@ -108,6 +108,7 @@ def test_a_host_that_lies_changes_nothing_of_the_controller(border: Border, play
         model_store_models=[],
         firewall_sources=[],
         serving_groups=[],
+        vllm_serve_model="organisation/model",
         engine_requirements=str(border.home / "none.txt"),
     )
     for number, host in enumerate(border.hosts):
@@ -124,4 +125,7 @@ def test_a_host_that_lies_changes_nothing_of_the_controller(border: Border, play
     assert_none_counts(border, mine, ("sparkthor_node", "sparkthor_engine"))
     assert not [line for line in output.split("\n") if ACTED_ON.search(line)]
     after = files(border)
-    assert {name for name in {*before, *after} if before.get(name) != after.get(name)} <= {*MAY.get(playbook, ())}
+    changed = {name for name in {*before, *after} if before.get(name) != after.get(name)}
+    # what verify measured is kept under the time at which it did
+    changed = {name for name in changed if not (playbook == "verify" and name.startswith("inventory/.results/verify/"))}
+    assert changed <= {*MAY.get(playbook, ())}
