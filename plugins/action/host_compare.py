@@ -1,16 +1,16 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Controller side of ``host_compare``: what the roles of this run want of the host, from their own variables."""
+"""Controller side of ``host_compare``: what the roles of this run want of the host, from their own tasks."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import role_tasks
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import declared_state, role_tasks
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.role_values import role_variables, templated
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.role_values import role_variables, typed
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import play_roles
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared, Templated
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import host_name, roles
@@ -18,6 +18,10 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight impor
 
 #: roles that own a folder which a variable names
 _GIVEN_FOLDERS = frozenset(("engine", "model_store", "ray_node", "vllm_serve"))
+
+#: all that are compared, in the order in which site.yml runs them
+ORDER = (*("os_hardening", "roce_network", "nccl_conf", "firewall", "engine", "model_store", "ray_node", "vllm_serve"),)
+ALL = "all"
 
 #: roles that may take a port or a way in from somebody
 _TAKE = frozenset(("firewall", "os_hardening"))
@@ -32,7 +36,8 @@ class ActionModule(Action):
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         in_run = play_roles.in_run(self.vars)
-        compared = [role for role in arguments["roles"] if role in in_run]
+        wanted = ORDER if arguments["roles"] == [ALL] else arguments["roles"]
+        compared = [role for role in wanted if role in in_run]
         self._refused: list[str] = []
         everything = arguments["everything"]
         comparisons, unknown, facts = self._comparisons(compared, everything)
@@ -98,10 +103,7 @@ class ActionModule(Action):
             if unknown and not everything:
                 continue
             try:
-                for name in variables.get(f"__{role}_shared_values") or ():
-                    variables[name] = self._value(name, variables)
-                wanted = self._wanted(role, variables)
-                comparisons += compare.prepare(role, wanted, self.host, variables)
+                comparisons += compare.prepare(role, self._wanted(role, variables), variables)
             except AnsibleActionFail as error:
                 self._refused.append(str(error))
                 unknown[role] = str(error)
@@ -118,18 +120,19 @@ class ActionModule(Action):
                 }
         return comparisons, unknown, facts
 
-    def _wanted(self, role: str, variables: dict[str, Any]) -> list[dict[str, Any]]:
-        """What the role's own tasks declare, and the role's list of what else is compared."""
-        state, others = role_tasks.state(role, self._loader, self._templar, variables), f"__{role}_comparisons"
-        calls = role_tasks.calls(role, self._templar, variables)
-        bringing = role_tasks.module_of(role_tasks.declared(role_tasks.ROLES / role) or {})
-        if state is None and calls is None:
-            return list(self._value(others, variables))
-        return [
-            *([] if state is None else [{"module": bringing, "arguments": state}]),
-            *(calls or ()),
-            *(self._value(others, variables) if others in variables else ()),
-        ]
+    def _wanted(self, role: str, variables: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+        """The calls that the role's own tasks make, and on the head what its nodes are waited for with."""
+        found = []
+        for module, arguments, own in role_tasks.calls(role, self._templar, variables):
+            if module in ("host_state", "firewall_apply"):
+                seen = own | typed(self._templar, own, role)
+                arguments = declared_state.present(arguments, declared_state.text_by(self._loader, self._templar, seen))
+            found.append((module, arguments))
+        known = Declared(Templated(variables, self._templar), strict=False)
+        head = (variables.get("sparkthor_cluster") or {}).get("head")
+        if role == "ray_node" and self.host == head and known.get("vllm_serve_executor") == "ray":
+            found.append(("ray_info", {}))
+        return found
 
     def _plan(self, role: str, variables: dict[str, Any]) -> None:
         """The role's plan where it has one, made once for everything that the comparison reads of it."""
@@ -142,9 +145,3 @@ class ActionModule(Action):
         else:
             self._refused += plan.get("problems") or []
             variables[f"__{role}_plan"] = plan
-
-    def _value(self, name: str, variables: dict[str, Any]) -> Any:
-        """A role's variable, templated among the variables as the role's own tasks have them."""
-        if name not in variables:
-            raise compare.Unknown(f"the variable {name} is not defined")
-        return templated(self._templar, name, variables)

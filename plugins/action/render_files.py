@@ -62,7 +62,7 @@ class ActionModule(Action):
 
     def _files(self, role: str) -> list[dict[str, Any]]:
         state = role_tasks.state(role, self._loader, self._templar, self.vars, secrets=False)
-        calls = role_tasks.calls(role, self._templar, self.vars)
+        calls = role_tasks.calls_that_make_files(role, self._templar, self.vars)
         if state is not None or calls is not None:
             made = [file for call in calls or () for file in module_files.of_call(call)]
             return self._checked(role, [*(state or {"files": []})["files"], *made])

@@ -19,7 +19,7 @@ options:
     required: true
     type: list
     elements: str
-    choices: [engine, ray_node, roce_network, vllm_serve]
+    choices: [engine, ray_node, vllm_serve]
 """
 
 EXAMPLES = r"""

@@ -14,9 +14,9 @@ author:
 description:
   - Compares the host with what each role in O(roles) wants, by the arguments of the role's own tasks, and probes the
     fabric ports (O(probe)). All of it is one call, because a call costs much more than the comparisons in it.
-  - What the tasks of a role do not say, C(__x_comparisons) of the role C(x) lists, each call with C(module) and
-    C(arguments). It is evaluated on the controller as in the role. An item with C(holds) instead is a condition.
-    Variables that C(__x_shared_values) names are evaluated first, and once.
+  - What a role wants are the calls that its own tasks make, read and templated on the controller as in the role, with
+    their conditions, blocks, loops and included files. A task that depends on the result of another one is left out,
+    and one that is no call of a module of this collection ends the comparison.
   - Roles that the run's tags leave out, or that the play does not have, are left out here. Tags are those that the
     playbooks of this collection give the roles; with any other tag all roles of the play are compared.
   - The first comparison that finds drift, fails or cannot be made ends the call. Its role and all after it then run as
@@ -28,7 +28,9 @@ extends_documentation_fragment:
   - sparkthor.cluster.attributes.action
 options:
   roles:
-    description: Roles in the order in which the play runs them, without the collection's name.
+    description:
+      - Roles in the order in which the play runs them, without the collection's name.
+      - V(all) alone stands for all roles of the play that are compared, in the order of C(site.yml).
     type: list
     elements: str
     default: []

@@ -121,11 +121,11 @@ def _vllm_service(arguments: Mapping[str, Any]) -> None:
 
     from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept, ready
 
-    group = str(arguments.get("group") or "")
-    if not group and not kept.newest_is_present(arguments["paths"]):
-        raise Drift("what serves is not kept for a rollback yet")
-    if not arguments.get("serves"):
+    if arguments["state"] == "kept":
+        if not kept.newest_is_present(arguments["paths"]):
+            raise Drift("what serves is not kept for a rollback yet")
         return
+    group = str(arguments.get("group") or "")
     found = ready.ensure(**ready.paths_of(group), start=True, check=True, patience=PATIENCE)
     problem = ready.deadline_problem(dataclasses.asdict(found))
     if found.changed or not found.ready or problem:

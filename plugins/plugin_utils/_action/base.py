@@ -15,6 +15,7 @@ from ansible.release import __version__ as core_version
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import versions
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable, printable_data
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import answer as _answer
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import compared
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.believed import believed, heard
 
 OLDEST_CORE = (2, 19)
@@ -75,6 +76,9 @@ class Action(ActionBase):  # type: ignore[misc]  # ansible-core ships no types: 
         result: dict[str, Any] = super().run(tmp, task_vars)
         self.vars: dict[str, Any] = task_vars or {}
         self.host = str(self.vars.get("inventory_hostname") or "")
+        known = compared.answer(str(self._task.action).rpartition(".")[2], self.vars)
+        if known is not None:
+            return {**result, **known}
         arguments = dict(self._task.args)
         if self.ARGUMENTS is not None:
             _validated, arguments = self.validate_argument_spec(argument_spec=self.ARGUMENTS)

@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan
 
 Files = list[dict[str, Any]]
 
 
 def of_call(call: Mapping[str, Any]) -> Files:
-    """``path``, ``content`` and, where it is not 0644, ``mode`` of each file; see :func:`role_tasks.calls`."""
+    """Path, content and, where it is not 0644, mode of each file (:func:`role_tasks.calls_that_make_files`)."""
     return FILES[call["module"]](call["arguments"])
 
 
@@ -24,5 +25,17 @@ def _nccl_conf(arguments: Mapping[str, Any]) -> Files:
     return [{"path": "/etc/nccl.conf", "content": "\n".join(lines) + "\n"}] if present else []
 
 
+def _netplan_apply(arguments: Mapping[str, Any]) -> Files:
+    present = arguments.get("state", "present") == "present"
+    planned = netplan.files(arguments["path"], arguments["links"], arguments["renderer"]) if present else {}
+    files = [
+        {"path": path, "content": file["content"], "mode": f"{file['mode']:04o}"}
+        for path, file in planned.items()
+        if file
+    ]
+    text = environment_file.render(arguments["environment_variables"])
+    return [*files, {"path": arguments["environment_path"], "content": text}]
+
+
 #: by module
-FILES: Mapping[str, Callable[[Mapping[str, Any]], Files]] = {"nccl_conf": _nccl_conf}
+FILES: Mapping[str, Callable[[Mapping[str, Any]], Files]] = {"nccl_conf": _nccl_conf, "netplan_apply": _netplan_apply}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a role's own task declares, for those who only read it: the comparison and the rendered files."""
+"""What a role's own tasks declare, for those who only read them: the comparison and the rendered files."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ansible.errors import AnsibleUndefinedVariable
 from ansible.parsing.dataloader import DataLoader
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import declared_state, module_files
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.compared import COMPARED
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.role_values import (
     ROLES,
     role_variables,
@@ -21,16 +23,15 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.role_val
 
 #: modules whose task brings files, as host_state takes them
 MODULES = ("sparkthor.cluster.host_state", "sparkthor.cluster.firewall_apply")
-_COLLECTION = "sparkthor.cluster."
+_OWN = "sparkthor.cluster."
 _FILES = ("configure.yml", "main.yml")
 _NAME = "__declared_by_the_task"
 
 
-@cache
 def _tasks(role: Path) -> list[dict[str, Any]]:
     """The role's tasks, not yet templated: those of ``configure.yml`` if there is one, or of ``main.yml``."""
     path = next((path for name in _FILES if (path := role / "tasks" / name).exists()), None)
-    return list(DataLoader().load_from_file(str(path), trusted_as_template=True)) if path else []
+    return list(read(path)) if path else []
 
 
 def declared(role: Path) -> dict[str, Any] | None:
@@ -75,11 +76,13 @@ def state(
 
 
 def other_tasks(role: Path) -> dict[str, dict[str, Any]]:
-    """By module, the role's task of a module that makes its files itself."""
-    return {name: task for task in _tasks(role) for name in module_files.FILES if f"{_COLLECTION}{name}" in task}
+    """By module, the role's first task of a module that makes its files itself."""
+    tasks = _tasks(role)
+    named = {name: f"{_OWN}{name}" for name in module_files.FILES}
+    return {name: task for name, full in named.items() if (task := next((one for one in tasks if full in one), None))}
 
 
-def calls(role: str, templar: Any, variables: dict[str, Any]) -> list[dict[str, Any]] | None:
+def calls_that_make_files(role: str, templar: Any, variables: dict[str, Any]) -> list[dict[str, Any]] | None:
     """What the role's tasks tell modules that make their files themselves: each ``module`` and its ``arguments``.
 
     None where the role has no such task.
@@ -89,7 +92,7 @@ def calls(role: str, templar: Any, variables: dict[str, Any]) -> list[dict[str, 
     found = [
         {"module": name, "arguments": arguments}
         for name, task in tasks.items()
-        for arguments, _own in runs(task, task[f"{_COLLECTION}{name}"], templar, own)
+        for arguments, _own in runs(task, task[f"{_OWN}{name}"], templar, own)
     ]
     return found if tasks else None
 
@@ -110,10 +113,74 @@ def flagged(role: str, flag: str, templar: Any, variables: dict[str, Any], item:
     ]
 
 
+#: the files of a role that a run has imported when it has run the role, where there are others than main.yml
+ENTRIES = {"vllm_serve": ("check.yml", "declare.yml", "main.yml")}
+#: what asks no host
+_CONTROLLER = frozenset(("assert", "debug", "fail", "meta", "set_fact", "cluster_plan"))
+_INCLUDES = ("ansible.builtin.import_tasks", "ansible.builtin.include_tasks")
+
+
+class NotCompared(Exception):
+    """A task that would run, and of which only a run can tell what it does; the message names it."""
+
+
+def calls(role: str, templar: Any, variables: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Module, arguments and variables of each call that the role's tasks make on this host, as a run would.
+
+    What depends on the result of another task is left out: that result is compared.
+    Raises NotCompared for a task that cannot be compared, and what templating raises.
+    """
+    own = role_variables(variables, role, ROLES)
+    for name in ENTRIES.get(role, ("main.yml",)):
+        yield from _calls(ROLES / role / "tasks", name, [], templar, own)
+
+
+def _calls(
+    folder: Path, given: Any, conditions: list[Any], templar: Any, variables: dict[str, Any]
+) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    for task in read(folder / given) if isinstance(given, str) else given:
+        every = [*conditions, *_listed(task.get("when"))]
+        known = {**variables, **(task.get("vars") or {})}
+        if "block" in task:
+            yield from _calls(folder, task["block"], every, templar, known)
+            continue
+        included = next((task[name] for name in _INCLUDES if name in task), None)
+        module = next((key for key in task if "." in key), "")
+        if included is not None:
+            if _holds(every, templar, known):
+                yield from _calls(folder, included, every, templar, known)
+        elif (short := module.rpartition(".")[2]) in COMPARED and module.startswith(_OWN):
+            for arguments, seen in runs({**task, "when": every}, task[module], templar, known, ahead=True):
+                yield short, arguments, seen
+        elif short not in _CONTROLLER and _holds(every, templar, known):
+            raise NotCompared(str(task.get("name", module)))
+
+
+@cache
+def read(path: Path) -> Any:
+    """The tasks of a file, not yet templated."""
+    return DataLoader().load_from_file(str(path), trusted_as_template=True)
+
+
+def _holds(conditions: list[Any], templar: Any, variables: Mapping[str, Any]) -> bool:
+    """Whether all hold; one that reads what no task has registered yet does not."""
+    former = templar.available_variables
+    templar.available_variables = variables
+    try:
+        return all(map(templar.evaluate_conditional, conditions))
+    except AnsibleUndefinedVariable:
+        return False
+    finally:
+        templar.available_variables = former
+
+
 def runs(
-    task: Mapping[str, Any], arguments: Any, templar: Any, variables: Mapping[str, Any]
+    task: Mapping[str, Any], arguments: Any, templar: Any, variables: Mapping[str, Any], *, ahead: bool = False
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """The arguments of each run of the task whose condition holds, templated, and the variables that it has."""
+    """The arguments of each run of the task whose condition holds, templated, and the variables that it has.
+
+    ``ahead`` of a run a condition that reads what a task will register does not hold.
+    """
     former = templar.available_variables
     own = {**variables, _NAME: task.get("loop", [None])}
     loop_variable = (task.get("loop_control") or {}).get("loop_var", "item")
@@ -121,7 +188,8 @@ def runs(
         for item in templated(templar, _NAME, own):
             own = {**variables, _NAME: arguments, **({loop_variable: item} if "loop" in task else {})}
             templar.available_variables = own
-            if all(map(templar.evaluate_conditional, _listed(task.get("when")))):
+            conditions = _listed(task.get("when"))
+            if _holds(conditions, templar, own) if ahead else all(map(templar.evaluate_conditional, conditions)):
                 yield templated(templar, _NAME, own), own
     finally:
         templar.available_variables = former

@@ -18,9 +18,11 @@ IMPORTS: dict[str, tuple[frozenset[str], ...]] = {
         frozenset(("engine", "vllm_serve")),
     ),
     "model_store": (frozenset(("model_store",)),),
-    "ray_node": (frozenset(("ray_head", "ray_worker", "ray")),),
-    "ray_head": (frozenset(("ray_head", "ray")),),
-    "ray_worker": (frozenset(("ray_worker", "ray")),),
+    "ray_node": (
+        frozenset(("ray_head", "ray_worker", "ray")),
+        frozenset(("ray_head", "ray")),
+        frozenset(("ray_worker", "ray")),
+    ),
     "vllm_serve": (
         frozenset(("vllm_serve", "engine", "ray")),
         frozenset(("ray_head", "ray_worker", "ray", "vllm_serve")),

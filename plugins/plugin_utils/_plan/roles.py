@@ -7,8 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import Places
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     beside,
@@ -18,10 +16,9 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     teardown,
     vllm_serve,
 )
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import links_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import plain, read_settings
 
-ROLES = ("engine", "ray_node", "roce_network", "vllm_serve")
+ROLES = ("engine", "ray_node", "vllm_serve")
 #: what a playbook asks for in the same way
 TEARDOWN = "teardown"
 
@@ -43,8 +40,6 @@ def plan(role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
             str(variables["inventory_hostname"]),
             facts,
         )
-    if role == "roce_network":
-        return _network(variables)
     if role == TEARDOWN:
         settings = read_settings(teardown.TeardownSettings, variables)
         return teardown.plan_teardown(settings, bool(variables.get("ansible_check_mode")))
@@ -61,26 +56,6 @@ def explained(error: ValueError | KeyError) -> str:
 def _check(role: str) -> None:
     if role not in (*ROLES, TEARDOWN):
         raise ValueError(f"{role!r} is not a role with a plan; choose one of {', '.join(ROLES)}")
-
-
-def _network(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """``links`` with the peers on each, for netplan_apply, and the ``files`` that it makes of them and the plan."""
-    fabric, host = variables["sparkthor_fabric"], str(variables["inventory_hostname"])
-    own = fabric[host]
-    files = [{"path": environment_file.FABRIC, "content": environment_file.render(own["env"])}]
-    if own["topology"] != "lan":
-        planned = netplan.files(
-            str(variables["roce_network_netplan_path"]), own["links"], str(variables["roce_network_renderer"])
-        )
-        files = [
-            *(
-                {"path": path, "content": file["content"], "mode": f"{file['mode']:04o}"}
-                for path, file in planned.items()
-                if file
-            ),
-            *files,
-        ]
-    return {"links": links_of(fabric, host), "files": files}
 
 
 def _beside(variables: Mapping[str, Any]) -> list[vllm_serve.Serving]:

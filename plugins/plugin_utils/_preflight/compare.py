@@ -9,7 +9,7 @@ takes more than reading - a download, a question to the host or to a hub - the c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import pins
@@ -25,7 +25,7 @@ class Unknown(Exception):
     """Whether there is something to do cannot be known by reading alone; the message says why."""
 
 
-def _engine(arguments: Arguments, _host: str, variables: Mapping[str, Any]) -> Arguments:
+def _engine(arguments: Arguments, variables: Mapping[str, Any]) -> Arguments:
     if arguments.get("runtime") == "container":
         raise Unknown("Docker has to be asked")
     node = variables["ansible_facts"]["sparkthor_node"]
@@ -46,7 +46,7 @@ def _engine(arguments: Arguments, _host: str, variables: Mapping[str, Any]) -> A
     return {"path": arguments["path"], "python": arguments["python"], "target": described}
 
 
-def _model_store(arguments: Arguments, _host: str, variables: Mapping[str, Any]) -> Arguments:
+def _model_store(arguments: Arguments, variables: Mapping[str, Any]) -> Arguments:
     if arguments.get("verify") == "full":
         raise Unknown("every file of the models is to be read")
     given = models.with_recorded(arguments["models"], Record(variables.get("inventory_dir")))
@@ -59,7 +59,8 @@ def _model_store(arguments: Arguments, _host: str, variables: Mapping[str, Any])
     return {"root": arguments["root"], "models": declared.models}
 
 
-def _vllm_options(arguments: Arguments, host: str, variables: Mapping[str, Any]) -> None:
+def _vllm_options(arguments: Arguments, variables: Mapping[str, Any]) -> None:
+    host = str(variables["inventory_hostname"])
     kept = option_tables.kept(str(arguments.get("engine") or ""), variables.get("inventory_dir"), host)
     table = option_tables.read(kept)
     if table is None:
@@ -69,24 +70,18 @@ def _vllm_options(arguments: Arguments, host: str, variables: Mapping[str, Any])
 
 
 #: by module; a module that is not here takes its arguments as they are, one that answers None needs no host
-PREPARE: dict[str, Callable[[Arguments, str, Mapping[str, Any]], Arguments | None]] = {
+PREPARE: dict[str, Callable[[Arguments, Mapping[str, Any]], Arguments | None]] = {
     "engine": _engine,
     "model_store": _model_store,
     "vllm_options": _vllm_options,
 }
 
 
-def prepare(role: str, comparisons: Any, host: str, variables: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the host is to compare for one role; facts that the role would set are set in ``variables``."""
+def prepare(role: str, calls: Iterable[tuple[str, Arguments]], variables: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the host is to compare for one role's calls; facts that the role would set are set in ``variables``."""
     prepared: list[dict[str, Any]] = []
-    for item in comparisons:
-        if not item.get("holds", True):
-            raise Unknown(str(item.get("otherwise", "a condition does not hold")))
-        module = item.get("module")
-        if not module:
-            continue
-        given: Arguments = dict(item.get("arguments") or {})
-        arguments = PREPARE[module](given, host, variables) if module in PREPARE else given
+    for module, given in calls:
+        arguments = PREPARE[module](dict(given), variables) if module in PREPARE else given
         if arguments is None:
             continue
         if module == "engine":

@@ -63,8 +63,14 @@ def test_a_host_does_not_open_its_firewall_by_facts(site: Border, forged: dict[s
     say(site, {"ansible_facts": forged}, {"firewall_apply": {}})
     output = site.play("sparkthor.cluster.site", "--tags=firewall")
     [honest], [lying] = site.asked("good", "firewall_apply"), site.asked("liar", "firewall_apply")
-    assert lying["sources"] == honest["sources"] == ["192.0.2.200"], output
-    assert lying["api_sources"] == honest["api_sources"], output
+    rules = [
+        {line.strip() for line in told["files"][0]["content"].splitlines() if "192.0.2.1" not in line}
+        for told in (honest, lying)
+    ]
+    assert "ip saddr { 192.0.2.200 } accept" in rules[0], output
+    # the good one is the head, with the API's port for everybody
+    assert rules[0] - rules[1] == {"tcp dport 8000 accept"}, output
+    assert rules[1] <= rules[0], output
 
 
 def test_a_host_does_not_say_where_secrets_lie(site: Border) -> None:

@@ -77,17 +77,6 @@ def test_what_is_done_with_a_heads_own_group_is_done_with_those_beside(playbook:
     assert conditions == {"__serving_group_own"}
 
 
-def test_groups_beside_are_compared_before_the_role_runs() -> None:
-    defined = yaml.safe_load((TOP / "roles/vllm_serve/vars/main.yml").read_text(encoding="utf-8"))
-    text = defined["__vllm_serve_comparisons_beside"]
-    assert templated(text, __vllm_serve_plan={"beside": [], "beside_options": []}) == []
-    plan = {"beside": ["embed"], "beside_options": [{"engine": "x"}]}
-    assert templated(text, __vllm_serve_plan=plan) == [
-        {"module": "vllm_options", "arguments": {"engine": "x"}},
-        {"module": "vllm_service", "arguments": {"group": "embed", "serves": True}},
-    ]
-
-
 def switched(host: str, group: str, **more: Any) -> dict[str, Any]:
     """What switch_model.yml finds and sets on a host for a recipe and this group, by the names of its tasks."""
     [play, _upgrade] = plays("switch_model")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who is compared first, and who is left out for it, is said in three places that must agree."""
+"""A run compares first, and no role or playbook has to know of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import role_tasks
+from ansible_collections.sparkthor.cluster.plugins.action import host_compare
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import compared, role_tasks
 
 from tests.unit.plays import plays
 
@@ -18,58 +19,50 @@ TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "g
 PREFIX = "sparkthor.cluster."
 
 
-def load(path: str) -> Any:
-    return yaml.safe_load((TOP / path).read_text(encoding="utf-8"))
-
-
 def imports(playbook: str) -> list[dict[str, Any]]:
-    """The tasks of a playbook's first play that import roles."""
-    return [task for task in plays(playbook)[0]["tasks"] if "ansible.builtin.import_role" in task]
-
-
-def roles(playbook: str) -> list[str]:
-    return [task["ansible.builtin.import_role"]["name"].removeprefix(PREFIX) for task in imports(playbook)]
-
-
-def converges(path: str) -> list[str]:
-    """Roles that the first task of a file, by ending the role, takes as converged."""
-    first = load(path)[0]
-    if first.get("ansible.builtin.meta") != "end_role":
-        return []
-    return [first["when"].split("'")[1]]
+    """The tasks of a playbook's play of roles that import them."""
+    [play] = [play for play in plays(playbook) if len(play["tasks"]) > 4]
+    return [task for task in play["tasks"] if "ansible.builtin.import_role" in task]
 
 
 @pytest.mark.parametrize("playbook", ["site", "host_layer"])
 def test_roles_are_compared_in_the_order_in_which_they_run(playbook: str) -> None:
-    preflight, *others = roles(playbook)
-    assert preflight == "preflight"
-    compared = imports(playbook)[0]["vars"]["preflight_compare"]
-    # the last import of a role is the one that acts; Ray and vLLM act in the plays after it, in this order
-    last = sorted(set(others), key=lambda role: len(others) - others[::-1].index(role))
-    assert [role for role in last if role not in ("ray_node", "vllm_serve")] == [
-        role for role in compared if role not in ("ray_node", "vllm_serve")
-    ]
-    assert set(compared) == set(others)
-    assert compared[-2:] == ["ray_node", "vllm_serve"] or playbook == "host_layer"
+    preflight, *others = imports(playbook)
+    assert preflight["vars"] == {"preflight_compare": True}
+    roles = [task["ansible.builtin.import_role"]["name"].removeprefix(PREFIX) for task in others]
+    # the last import of a role is the one that acts
+    last = sorted(set(roles), key=lambda role: len(roles) - roles[::-1].index(role))
+    assert last == [role for role in host_compare.ORDER if role in roles]
 
 
-@pytest.mark.parametrize("playbook", ["site", "host_layer"])
-def test_a_compared_role_says_what_it_wants_and_ends_when_it_has_it(playbook: str) -> None:
-    for task in imports(playbook)[1:]:
-        role = task["ansible.builtin.import_role"]["name"].removeprefix(PREFIX)
-        file = task["ansible.builtin.import_role"].get("tasks_from", "main.yml")
-        if role_tasks.declared(TOP / "roles" / role) is not None:
-            # its own task is what is compared
-            continue
-        assert converges(f"roles/{role}/tasks/{file}") == [role]
-        declared = role_tasks.other_tasks(TOP / "roles" / role)
-        assert declared or f"__{role}_comparisons" in load(f"roles/{role}/vars/main.yml")
+def test_no_role_and_no_playbook_skips_what_is_converged() -> None:
+    for path in [*TOP.glob("roles/*/tasks/*.yml"), *TOP.glob("playbooks/**/*.yml")]:
+        text = path.read_text(encoding="utf-8")
+        assert "preflight_found.converged" not in text, path
+        assert "preflight_found | default" not in text, path
 
 
-@pytest.mark.parametrize("role", ["ray_node", "vllm_serve"])
-def test_the_parts_that_act_later_end_as_well(role: str) -> None:
-    assert converges(f"roles/{role}/tasks/main.yml") == [role]
+@pytest.mark.parametrize("role", host_compare.ORDER)
+def test_what_a_comparison_reads_is_there(role: str) -> None:
+    """A run imports these files, so a comparison that reads fewer would leave a task unasked."""
+    entries = role_tasks.ENTRIES.get(role, ("main.yml",))
+    assert {path.name for path in (TOP / "roles" / role / "tasks").glob("*.yml")} >= set(entries)
+    used = {
+        task["ansible.builtin.import_role"].get("tasks_from", "main.yml")
+        for task in imports("site")
+        if task["ansible.builtin.import_role"]["name"] == f"{PREFIX}{role}"
+    }
+    # main.yml includes prepare.yml; what waits for Ray is asked of the head; the engine's main.yml finds as much
+    assert used - set(entries) <= {"prepare.yml", "wait.yml", "preflight.yml"}
 
 
-def test_waiting_for_ray_ends_with_it() -> None:
-    assert converges("roles/ray_node/tasks/wait.yml") == ["ray_node"]
+def test_every_module_that_answers_is_compared_on_the_host() -> None:
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._drift import compare
+
+    # the options of vLLM are checked on the controller
+    assert compared.COMPARED | {"ray_info"} == set(compare.COMPARISONS) | {"vllm_options"}
+
+
+def test_the_play_ends_where_nothing_differs() -> None:
+    last = yaml.safe_load((TOP / "roles/preflight/tasks/main.yml").read_text(encoding="utf-8"))[-1]
+    assert (last["ansible.builtin.meta"], last["when"]) == ("end_play", "preflight_found.nothing_to_do")

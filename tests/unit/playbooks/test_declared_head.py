@@ -18,6 +18,6 @@ def test_the_head_is_declared_after_the_checks_and_before_ray_starts() -> None:
             )
     order = [(role, file) for role, file, _tags in steps]
     declared = order.index(("vllm_serve", "declare.yml"))
-    assert order.index(("ray_node", "prepare.yml")) < declared < order.index(("ray_head", "main.yml"))
+    assert order.index(("ray_node", "prepare.yml")) < declared < order.index(("ray_node", "main.yml"))
     # whoever runs Ray alone starts a former head as well
     assert {"ray", "ray_head", "ray_worker"} <= set(steps[declared][2])

@@ -27,7 +27,7 @@ def told(env: dict[str, str] | None = None, **given: Any) -> dict[str, Any]:
     loader = DataLoader()
     fabric = {} if env is None else {"sparkthor_fabric": {"one": {"env": env}}}
     variables = variables_of("nccl_conf", loader, **fabric, **given)
-    [call] = role_tasks.calls("nccl_conf", Templar(loader=loader, variables={}), variables) or []
+    [call] = role_tasks.calls_that_make_files("nccl_conf", Templar(loader=loader, variables={}), variables) or []
     assert call["module"] == "nccl_conf"
     return dict(call["arguments"])
 

@@ -50,7 +50,10 @@ def test_preflights_probe_asks_by_what_the_role_and_its_teardown_change() -> Non
         for task in loaded("roce_network/tasks/teardown.yml")
         if "sparkthor.cluster.netplan_apply" in task
     ]
-    change = wanted["__roce_network_wanted"]
+    tasks = loaded("roce_network/tasks/main.yml")
+    change = next(
+        task["sparkthor.cluster.netplan_apply"] for task in tasks if "sparkthor.cluster.netplan_apply" in task
+    )
     decides = set(netplan_change.ARGUMENTS) & set(ports.ARGUMENTS) - {"links"}
     assert {"path", "renderer", "floating"} == decides
     for option in decides:
@@ -133,13 +136,19 @@ def _compares(node: ast.AST, number: int) -> bool:
 def test_figures_that_many_need_have_one_home() -> None:
     """Who needs one of them imports it, or asks for the role's variable."""
     assert DEFAULTS["roce_network_netplan_path"] == netplan_change.ARGUMENTS["path"]["default"]
-    # the role that writes it names it once, and nobody can change that alone
-    written = loaded("roce_network/vars/main.yml")["__roce_network_environment"]
+    # the role that writes it names it, and nobody can change that alone
+    tasks = loaded("roce_network/tasks/main.yml")
+    written = next(
+        task["sparkthor.cluster.netplan_apply"]["environment_path"]
+        for task in tasks
+        if "sparkthor.cluster.netplan_apply" in task
+    )
     assert written == environment_file.FABRIC
     assert not [name for name, value in DEFAULTS.items() if value == written]
-    assert [path.relative_to(TOP) for path in YAML if written in path.read_text()] == [
-        Path("roles/roce_network/vars/main.yml")
-    ]
+    assert {path.relative_to(TOP) for path in YAML if written in path.read_text()} == {
+        Path("roles/roce_network/tasks/main.yml"),
+        Path("roles/roce_network/tasks/teardown.yml"),
+    }
     homes = {
         f'"{environment_file.FABRIC}"': {"module_utils/_lib/environment_file.py"},
         f'"{pins.RAY_MINIMUM}"': {"module_utils/_engine/pins.py"},

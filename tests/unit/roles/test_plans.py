@@ -169,20 +169,27 @@ def test_a_former_key_of_a_key_that_the_user_gave_does_not_count(tmp_path: Path)
     assert "previous" not in keys
 
 
-def test_what_is_compared_is_what_is_declared(tmp_path: Path) -> None:
+def test_what_is_compared_is_what_the_tasks_do(tmp_path: Path) -> None:
     given = secrets(tmp_path)
-    comparisons = value("__vllm_serve_comparisons", **given)
-    names = [None, None, None, "vllm_options", "vllm_service"]
-    assert [one.get("module") for one in comparisons] == names
-    assert comparisons[0]["holds"] is False
-    # without a virtual address there is no keepalived to be missed
-    assert comparisons[2]["holds"] is True
-    assert comparisons[4]["arguments"]["serves"] is True
-    assert "/opt/sparkthor/venv" in comparisons[4]["arguments"]["paths"]
-    assert comparisons[3]["arguments"] == value("__vllm_serve_plan.options", **given)
-    ray = value("__ray_node_comparisons", **given)
-    assert [one.get("module") for one in ray] == [None, "ray_info"]
-    assert ray[0]["holds"] is True
+    templar = variables(**given)
+    known = {**templar.available_variables, "ansible_check_mode": False}
+    found = [(module, told) for module, told, _own in role_tasks.calls("ray_node", templar, known)]
+    assert [module for module, _told in found] == ["host_state"]
+    assert "/etc/sparkthor/ray.json" in [file["path"] for file in found[0][1]["files"]]
+    with pytest.raises(role_tasks.NotCompared, match="Plan the memory of the model"):
+        list(role_tasks.calls("vllm_serve", templar, known))
+    stored = {**given, "vllm_serve_model": "Qwen/Qwen3-8B", "vllm_serve_front_package_manage": False}
+    templar = variables(**stored)
+    known = {**templar.available_variables, "ansible_check_mode": False}
+    calls = [(module, told) for module, told, _own in role_tasks.calls("vllm_serve", templar, known)]
+    assert [module for module, _told in calls] == ["vllm_options", "host_state", "vllm_service", "vllm_service"]
+    assert calls[0][1] == value("__vllm_serve_plan.options", **stored)
+    assert "/etc/sparkthor/vllm.yaml" in [file["path"] for file in calls[1][1]["files"]]
+    assert [told["state"] for _module, told in calls[2:]] == ["serving", "kept"]
+    assert "/opt/sparkthor/venv" in calls[3][1]["paths"]
+    managed = {**known, "vllm_serve_front_package_manage": True}
+    with pytest.raises(role_tasks.NotCompared, match="Install nginx"):
+        list(role_tasks.calls("vllm_serve", templar, managed))
 
 
 def test_a_wrong_value_is_named_with_its_variable() -> None:

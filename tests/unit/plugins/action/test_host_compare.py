@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.sparkthor.cluster.plugins.action import host_compare
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import role_values
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import role_tasks, role_values
 
 
 @pytest.fixture(autouse=True)
@@ -53,60 +56,84 @@ def compare(
     return result, calls
 
 
-STATE = "{{ [{'module': 'host_state', 'arguments': {'absent': [role_path]}}] }}"
+ONE = {"absent": ["{{ role_path }}"]}
 
 
-def test_roles_are_asked_in_one_call_as_in_their_own_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def roles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Roles of one, by their names the tasks; each other one has no task."""
+
+    def write(**tasks: list[dict[str, Any]]) -> None:
+        for role in ("one", "engine", "two"):
+            folder = tmp_path / role / "tasks"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "main.yml").write_text(yaml.safe_dump(tasks.get(role, [])))
+        role_tasks.read.cache_clear()
+
+    monkeypatch.setattr(role_tasks, "ROLES", tmp_path)
+    monkeypatch.setattr(role_values, "ROLES", tmp_path)
+    write()
+    return write
+
+
+def state(**arguments: Any) -> list[dict[str, Any]]:
+    return [{"name": "Do it", "sparkthor.cluster.host_state": arguments}]
+
+
+UNKNOWN = [{"name": "Ask Docker", "ansible.builtin.command": "docker"}]
+
+
+def test_roles_are_asked_in_one_call_as_in_their_own_tasks(
+    monkeypatch: pytest.MonkeyPatch, roles: Callable[..., None], tmp_path: Path
+) -> None:
+    roles(one=state(**ONE), two=state(**ONE))
     answer = {"converged": ["one", "two"], "drift": ""}
-    result, calls = compare(
-        monkeypatch, {"roles": ["one", "two", "three"]}, answer, __one_comparisons=STATE, __two_comparisons=STATE
-    )
+    result, calls = compare(monkeypatch, {"roles": ["one", "two", "three"]}, answer)
     (call,) = calls
     assert [(item["role"], item["arguments"]["absent"]) for item in call["comparisons"]] == [
-        ("one", [str(role_values.ROLES / "one")]),
-        ("two", [str(role_values.ROLES / "two")]),
+        ("one", [str(tmp_path / "one")]),
+        ("two", [str(tmp_path / "two")]),
     ]
     assert (result["converged"], result["compared"]) == (["one", "two"], ["one", "two"])
 
 
-def test_what_a_roles_task_says_is_compared_before_what_else_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_compare.role_tasks, "state", lambda *_given: {"files": []})
-    monkeypatch.setattr(host_compare.role_tasks, "declared", lambda _role: {"sparkthor.cluster.host_state": {}})
-    wants = "{{ [{'module': 'vllm_service', 'arguments': {'serves': true}}] }}"
-    _result, calls = compare(
-        monkeypatch, {"roles": ["one", "two"]}, {"converged": [], "drift": ""}, __two_comparisons=wants
-    )
-    assert [(item["role"], item["module"]) for item in calls[0]["comparisons"]] == [
-        *(("one", "host_state"), ("two", "host_state"), ("two", "vllm_service"))
-    ]
+def test_files_are_compared_with_their_texts(monkeypatch: pytest.MonkeyPatch, roles: Callable[..., None]) -> None:
+    files = [{"path": "/etc/x", "content": "x"}, {"path": "/etc/y", "content": "y", "when": False}]
+    roles(one=state(files=files))
+    _result, calls = compare(monkeypatch, {"roles": ["one"]}, {"converged": ["one"]})
+    assert calls[0]["comparisons"][0]["arguments"]["files"] == files[:1]
 
 
-def test_what_cannot_be_known_ends_the_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
-    wants = "{{ [{'holds': false, 'otherwise': 'Docker has to be asked'}] }}"
-    result, calls = compare(
-        monkeypatch,
-        {"roles": ["one", "engine", "two"]},
-        {"converged": ["one"], "drift": ""},
-        __one_comparisons=STATE,
-        __engine_comparisons=wants,
-        __two_comparisons=STATE,
-    )
+def test_what_cannot_be_known_ends_the_comparison(monkeypatch: pytest.MonkeyPatch, roles: Callable[..., None]) -> None:
+    roles(one=state(**ONE), engine=UNKNOWN, two=state(**ONE))
+    result, calls = compare(monkeypatch, {"roles": ["one", "engine", "two"]}, {"converged": ["one"], "drift": ""})
     assert [item["role"] for item in calls[0]["comparisons"]] == ["one"]
     assert result["compared"] == ["one", "engine", "two"]
-    assert result["drift"] == "engine: Docker has to be asked"
-
-
-def test_a_role_without_comparisons_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    result, calls = compare(monkeypatch, {"roles": ["one"]}, {})
-    assert not calls
-    assert (result["converged"], result["compared"]) == ([], ["one"])
-    assert "__one_comparisons" in result["drift"]
+    assert result["drift"] == "engine: Ask Docker"
 
 
 def test_nobody_is_asked_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    result, calls = compare(monkeypatch, {"roles": ["one"]}, {}, __one_comparisons="{{ [] }}")
+    result, calls = compare(monkeypatch, {"roles": ["one"]}, {})
     assert not calls
     assert result["converged"] == ["one"]
+
+
+def test_all_are_the_roles_of_the_play_in_the_order_of_site(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_compare, "ORDER", ("two", "three", "one"))
+    result, _calls = compare(monkeypatch, {"roles": ["all"]}, {})
+    assert result["compared"] == ["two", "one"]
+
+
+@pytest.mark.parametrize(("executor", "asked"), [("ray", ["ray_info"]), ("mp", [])])
+def test_the_head_is_asked_for_all_nodes(monkeypatch: pytest.MonkeyPatch, executor: str, asked: list[str]) -> None:
+    monkeypatch.setattr(host_compare.role_tasks, "calls", lambda *_given: [])
+    monkeypatch.setattr(host_compare.roles, "ROLES", ())
+    given = {"vllm_serve_executor": executor, "sparkthor_cluster": {"head": "a"}}
+    names = ["sparkthor.cluster.ray_node"]
+    _result, calls = compare(
+        monkeypatch, {"roles": ["ray_node"]}, {"converged": []}, ansible_play_role_names=names, **given
+    )
+    assert [item["module"] for call in calls for item in call["comparisons"] if "module" in item] == asked
 
 
 def test_ports_are_probed_without_roles(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,35 +144,21 @@ def test_ports_are_probed_without_roles(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_the_engine_is_a_fact_where_it_is_as_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    def prepare(role: str, comparisons: Any, host: str, variables: dict[str, Any]) -> list[dict[str, Any]]:
+    def prepare(role: str, _calls: Any, variables: dict[str, Any]) -> list[dict[str, Any]]:
         variables["ansible_facts"] = {"sparkthor_engine": {"digest": "d"}}
         return [{"role": role, "module": "engine", "arguments": {}}]
 
     monkeypatch.setattr(host_compare.compare, "prepare", prepare)
     for converged, expected in ((["engine"], {"sparkthor_engine": {"digest": "d"}}), ([], None)):
         answer = {"converged": converged, "drift": ""}
-        result, _calls = compare(monkeypatch, {"roles": ["engine"]}, answer, __engine_comparisons="{{ [] }}")
+        result, _calls = compare(monkeypatch, {"roles": ["engine"]}, answer)
         assert result.get("ansible_facts") == expected
 
 
 def test_a_role_that_the_tags_leave_out_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     args = {"roles": ["one", "engine"]}
-    result, _calls = compare(monkeypatch, args, {}, __one_comparisons="{{ [] }}", ansible_run_tags=["network"])
+    result, _calls = compare(monkeypatch, args, {}, ansible_run_tags=["network"])
     assert result["compared"] == ["one"]
-
-
-def test_values_that_a_role_shares_are_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    wants = "{{ [{'module': 'host_state', 'arguments': {'absent': [drawn, drawn]}}] }}"
-    _result, calls = compare(
-        monkeypatch,
-        {"roles": ["one"]},
-        {"converged": ["one"], "drift": ""},
-        __one_comparisons=wants,
-        __one_shared_values=["drawn"],
-        drawn="{{ 10**9 | random }}",
-    )
-    first, second = calls[0]["comparisons"][0]["arguments"]["absent"]
-    assert first == second
 
 
 @pytest.fixture
@@ -163,24 +176,23 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("planned")
 def test_what_a_later_role_refuses_is_refused_although_an_earlier_one_is_not_known(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, roles: Callable[..., None]
 ) -> None:
+    roles(one=UNKNOWN)
     result, calls = compare(monkeypatch, {"roles": ["one", "two"]}, {}, two_port=2)
     assert not calls
-    assert "__one_comparisons" in result["drift"]
+    assert "Ask Docker" in result["drift"]
     assert result["refused"] == ["two_port: 2 is not 1"]
 
 
 @pytest.mark.usefixtures("planned")
-def test_a_plan_that_stands_is_what_the_comparison_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    result, calls = compare(
-        monkeypatch,
-        {"roles": ["two"]},
-        {"converged": ["two"], "drift": "", "refused": []},
-        # the lookup is not asked a second time: it would find no variables of the role here
-        __two_comparisons="{{ [{'module': 'host_state', 'arguments': {'files': __two_plan.files}}] }}",
-        two_port=1,
-    )
+def test_a_plan_that_stands_is_what_the_comparison_reads(
+    monkeypatch: pytest.MonkeyPatch, roles: Callable[..., None]
+) -> None:
+    # the lookup is not asked a second time: it would find no variables of the role here
+    roles(two=[{"name": "Do it", "sparkthor.cluster.host_state": "{{ {'files': __two_plan.files} }}"}])
+    answer = {"converged": ["two"], "drift": "", "refused": []}
+    result, calls = compare(monkeypatch, {"roles": ["two"]}, answer, two_port=1)
     assert result["refused"] == []
     assert calls[0]["comparisons"][0]["arguments"]["files"][0]["content"] == "port 1"
 
@@ -194,22 +206,19 @@ def test_folders_that_variables_name_are_looked_at_on_the_host(monkeypatch: pyte
     assert answer["refused"][0] in result["refused"]
 
 
-def test_with_everything_what_cannot_be_known_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    wants = "{{ [{'holds': false, 'otherwise': 'Docker has to be asked'}] }}"
+def test_with_everything_what_cannot_be_known_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, roles: Callable[..., None]
+) -> None:
+    roles(one=state(**ONE), engine=UNKNOWN, two=state(**ONE))
     differs = {"role": "two", "what": "/etc/x", "since": ""}
     result, calls = compare(
-        monkeypatch,
-        {"roles": ["one", "engine", "two"], "everything": True},
-        {"differences": [differs]},
-        __one_comparisons=STATE,
-        __engine_comparisons=wants,
-        __two_comparisons=STATE,
+        monkeypatch, {"roles": ["one", "engine", "two"], "everything": True}, {"differences": [differs]}
     )
     assert calls[0]["everything"] is True
     assert [item["role"] for item in calls[0]["comparisons"]] == ["one", "two"]
     assert result["differences"] == [
         differs,
-        {"role": "engine", "what": "not compared: Docker has to be asked", "since": ""},
+        {"role": "engine", "what": "not compared: Ask Docker", "since": ""},
     ]
 
 
@@ -220,7 +229,6 @@ def test_drift_names_a_host_that_was_renamed_by_hand(monkeypatch: pytest.MonkeyP
             monkeypatch,
             {"roles": ["one"], "everything": everything},
             {"differences": []} if everything else {},
-            __one_comparisons=STATE,
             ansible_facts={"sparkthor_node": node},
         )
         told = [item["what"] for item in result.get("differences", [])]

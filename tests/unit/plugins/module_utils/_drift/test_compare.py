@@ -215,11 +215,10 @@ def test_serving(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], converg
 
     monkeypatch.setattr(_ready, "ensure", ready)
     monkeypatch.setattr(kept, "newest_is_present", lambda paths: paths == ["/etc/a"])
-    head = {"paths": ["/etc/a"], "serves": True}
-    assert compare.compare([item("a", "vllm_service", **head)])[0] == converged
+    assert compare.compare([item("a", "vllm_service", state="serving")])[0] == converged
     assert (asked[0]["start"], asked[0]["check"]) == (True, True)
-    assert compare.compare([item("a", "vllm_service", paths=["/etc/a"], serves=False)])[0] == ["a"]
-    found, why = compare.compare([item("a", "vllm_service", paths=["/etc/b"], serves=False)])
+    assert compare.compare([item("a", "vllm_service", state="kept", paths=["/etc/a"])])[0] == ["a"]
+    found, why = compare.compare([item("a", "vllm_service", state="kept", paths=["/etc/b"])])
     assert (found, why) == ([], "a: what serves is not kept for a rollback yet")
 
 
@@ -254,6 +253,6 @@ def test_serving_beside_another_group(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_ready, "ensure", ready)
     # what a rollback goes back to is of the host's own group
     monkeypatch.setattr(kept, "newest_is_present", lambda _paths: False)
-    assert compare.compare([item("a", "vllm_service", group="embed", serves=True)])[0] == ["a"]
+    assert compare.compare([item("a", "vllm_service", state="serving", group="embed")])[0] == ["a"]
     assert asked[0]["config_path"] == "/etc/sparkthor/beside/embed/serving.json"
     assert asked[0]["record_path"] == "/run/sparkthor/beside/embed/vllm-started-with.json"

@@ -78,18 +78,18 @@ NCCL = """
 def test_what_another_module_is_told_is_read_from_its_task(role: Path) -> None:
     (role / "tasks/main.yml").write_text(NCCL)
     templar = Templar(loader=DataLoader(), variables={})
-    found = role_tasks.calls("mine", templar, {"word": "INFO", "wanted": True})
+    found = role_tasks.calls_that_make_files("mine", templar, {"word": "INFO", "wanted": True})
     wanted = {"present": {"NCCL_DEBUG": "INFO"}, "absent": ["NCCL_ALGO"]}
     assert found == [{"module": "nccl_conf", "arguments": wanted}]
     content = "# Ansible managed: sparkthor.cluster\nNCCL_DEBUG=INFO\n"
     assert module_files.of_call(found[0]) == [{"path": "/etc/nccl.conf", "content": content}]
     assert module_files.of_call({"module": "nccl_conf", "arguments": {**wanted, "present": {}}}) == []
-    assert role_tasks.calls("mine", templar, {"word": "INFO", "wanted": False}) == []
+    assert role_tasks.calls_that_make_files("mine", templar, {"word": "INFO", "wanted": False}) == []
     assert files() is None
 
 
 def test_a_role_without_other_modules_tells_them_nothing(role: Path) -> None:
-    assert role_tasks.calls("mine", Templar(loader=DataLoader(), variables={}), {}) is None
+    assert role_tasks.calls_that_make_files("mine", Templar(loader=DataLoader(), variables={}), {}) is None
 
 
 LOOP = """
@@ -130,3 +130,48 @@ def test_without_secrets_none_is_read(role: Path) -> None:
     found = role_tasks.state("mine", loader, templar, {"word": "a", "several": ["one"]}, secrets=False)
     assert found is not None
     assert [file["path"] for file in found["files"]] == ["/etc/one", "/etc/all"]
+
+
+RUN = """
+- name: Ask
+  sparkthor.cluster.netplan_apply: {state: "{{ word }}"}
+  check_mode: true
+  register: asked
+- name: Change
+  sparkthor.cluster.netplan_apply: {state: changed}
+  when: asked.needs_change
+- name: In a block
+  when: wanted
+  vars: {more: 1}
+  block:
+    - sparkthor.cluster.host_state: {absent: ["{{ more }}"]}
+    - ansible.builtin.include_tasks: more.yml
+      when: word == 'a'
+- name: Judge
+  ansible.builtin.assert: {that: asked.fine}
+"""
+
+
+def calls(**given: object) -> list[tuple[str, object]]:
+    variables = {"word": "a", "wanted": True, "several": ["one", "two"], **given}
+    found = role_tasks.calls("mine", Templar(loader=DataLoader(), variables={}), variables)
+    return [(module, next(iter(told.values()))) for module, told, _own in found]
+
+
+def test_the_calls_of_a_role_are_those_that_a_run_would_make(role: Path) -> None:
+    """With blocks, included files and loops; what a task will register decides nothing yet."""
+    (role / "tasks/main.yml").write_text(RUN)
+    looped = "- sparkthor.cluster.vllm_service: {group: '{{ item }}'}\n  loop: '{{ several }}'\n"
+    (role / "tasks/more.yml").write_text(looped)
+    beside = [("vllm_service", "one"), ("vllm_service", "two")]
+    assert calls() == [("netplan_apply", "a"), ("host_state", [1]), *beside]
+    assert calls(word="b") == [("netplan_apply", "b"), ("host_state", [1])]
+    assert calls(wanted=False) == [("netplan_apply", "a")]
+
+
+def test_what_only_a_run_can_do_is_named(role: Path) -> None:
+    task = "- name: Install it\n  ansible.builtin.include_role: {name: x}\n  when: wanted\n"
+    (role / "tasks/main.yml").write_text(task)
+    with pytest.raises(role_tasks.NotCompared, match="Install it"):
+        calls()
+    assert calls(wanted=False) == []

@@ -20,13 +20,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def prepare(comparisons: list[dict[str, Any]], **variables: Any) -> list[dict[str, Any]]:
-    return compare.prepare("role", comparisons, "a", {"ansible_facts": {"sparkthor_node": NODE}, **variables})
+def prepare(calls: list[tuple[str, dict[str, Any]]], **variables: Any) -> list[dict[str, Any]]:
+    known = {"inventory_hostname": "a", "ansible_facts": {"sparkthor_node": NODE}, **variables}
+    return compare.prepare("role", calls, known)
 
 
 def test_arguments_go_as_they_are() -> None:
-    comparisons = [{"holds": True}, {"module": "host_state", "arguments": {"files": []}}, {"module": "vllm_service"}]
-    assert prepare(comparisons) == [
+    assert prepare([("host_state", {"files": []}), ("vllm_service", {})]) == [
         {"role": "role", "module": "host_state", "arguments": {"files": []}},
         {"role": "role", "module": "vllm_service", "arguments": {}},
     ]
@@ -34,11 +34,6 @@ def test_arguments_go_as_they_are() -> None:
 
 def test_a_role_that_wants_nothing_is_converged() -> None:
     assert prepare([]) == [{"role": "role"}]
-
-
-def test_a_condition_that_does_not_hold() -> None:
-    with pytest.raises(compare.Unknown, match="no nginx"):
-        prepare([{"holds": "", "otherwise": "no nginx"}])
 
 
 @pytest.fixture
@@ -50,7 +45,7 @@ def engine(locked_wheels: dict[str, str]) -> dict[str, Any]:
 
 def test_the_engine_that_is_wanted_is_a_fact_for_the_roles_after_it(engine: dict[str, Any]) -> None:
     variables: dict[str, Any] = {"ansible_facts": {"sparkthor_node": NODE}}
-    (comparison,) = compare.prepare("engine", [{"module": "engine", "arguments": engine}], "a", variables)
+    (comparison,) = compare.prepare("engine", [("engine", engine)], variables)
     target = comparison["arguments"]["target"]
     assert (target["python"], target["kind"], "manifest" in target) == ("3.12", "spark", False)
     fact = variables["ansible_facts"]["sparkthor_engine"]
@@ -70,12 +65,12 @@ def test_the_engine_that_is_wanted_is_a_fact_for_the_roles_after_it(engine: dict
 )
 def test_an_engine_that_takes_more_than_reading(engine: dict[str, Any], change: dict[str, str], words: str) -> None:
     with pytest.raises(compare.Unknown, match=words):
-        prepare([{"module": "engine", "arguments": {**engine, **change}}])
+        prepare([("engine", {**engine, **change})])
 
 
-def store(source: str, **more: str) -> list[dict[str, Any]]:
+def store(source: str, **more: str) -> list[tuple[str, dict[str, Any]]]:
     arguments = {"root": "/models", "stage": "check", "verify": "fast"}
-    return [{"module": "model_store", "arguments": {**arguments, "models": [{"name": "m", "source": source, **more}]}}]
+    return [("model_store", {**arguments, "models": [{"name": "m", "source": source, **more}]})]
 
 
 def test_models_are_declared_by_their_contents(tmp_path: Path) -> None:
@@ -94,13 +89,13 @@ def test_models_are_declared_by_their_contents(tmp_path: Path) -> None:
         (store("s3://bucket/model"), "to be fetched: m"),
     ],
 )
-def test_models_that_take_more_than_reading(comparisons: list[dict[str, Any]], words: str) -> None:
+def test_models_that_take_more_than_reading(comparisons: list[tuple[str, dict[str, Any]]], words: str) -> None:
     with pytest.raises(compare.Unknown, match=words):
         prepare(comparisons)
 
 
 def test_arguments_of_the_engine_are_checked_on_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
-    comparison = {"module": "vllm_options", "arguments": {"engine": "abc", "arguments": {"model": "m"}}}
+    comparison = ("vllm_options", {"engine": "abc", "arguments": {"model": "m"}})
     with pytest.raises(compare.Unknown, match="not known"):
         prepare([comparison])
     monkeypatch.setattr(option_tables, "read", lambda path: {"vllm": "0.32.0"})
