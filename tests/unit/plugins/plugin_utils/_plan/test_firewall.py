@@ -25,9 +25,9 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fir
 )
 def test_bad_values_are_named(given: dict[str, Any], message: str) -> None:
     [(name, value)] = given.items()
-    [(variable, problem)] = firewall.check({f"firewall_{name}": value}).items()
-    assert variable == f"firewall_{name}"
-    assert re.match(message, problem)
+    found = firewall.check({f"firewall_{name}": value})
+    assert list(found) == [f"firewall_{name}"]
+    assert re.match(message, found[f"firewall_{name}"])
 
 
 def test_what_can_be_used_is_no_problem() -> None:
