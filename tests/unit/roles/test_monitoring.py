@@ -136,9 +136,9 @@ def test_prometheus_runs_on_the_head_if_it_is_asked_for() -> None:
 
 
 def test_all_agree_on_what_nonsense_is() -> None:
-    alerts = (host_state.ROLES / "monitoring/files/alerts.yml").read_text(encoding="utf-8")
+    alerts = (role_state.ROLES / "monitoring/files/alerts.yml").read_text(encoding="utf-8")
     assert f"sparkthor_serving_answers_right < {answers.SENSE} * sparkthor_serving_answers_asked" in alerts
-    upgrade = (host_state.ROLES.parent / "playbooks/upgrade.yml").read_text(encoding="utf-8")
+    upgrade = (role_state.ROLES.parent / "playbooks/upgrade.yml").read_text(encoding="utf-8")
     assert f"< {answers.SENSE} * (__upgrade_found.answers" in upgrade
 
 

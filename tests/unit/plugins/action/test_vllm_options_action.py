@@ -22,7 +22,9 @@ class Action(ActionModule):
     """Without a play: what would be asked of the host is answered here."""
 
     def __init__(self, args: dict[str, Any], answer: dict[str, Any], check_mode: bool = False, name: str = "a") -> None:
-        self._task = SimpleNamespace(args=args, check_mode=check_mode, async_val=0, environment=None)
+        self._task = SimpleNamespace(
+            action="vllm_options", args=args, check_mode=check_mode, async_val=0, environment=None
+        )
         self.answer = answer
         self.name = name
         self.asked: list[dict[str, Any]] = []
