@@ -75,9 +75,9 @@ def test_a_head_is_refused_or_answered_and_takes_no_memory(
 @contextlib.contextmanager
 def open_files(count: int) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < count:
-        pytest.skip(f"no {count} open files for one process")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count), hard))
+    # root, who runs these tests, may raise the upper limit as well
+    most = hard if hard == resource.RLIM_INFINITY else max(hard, count)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count), most))
     try:
         yield
     finally:
