@@ -24,6 +24,8 @@ from . import observation, places, serving, watchdog_report
 _QUIET_ROUNDS = 2
 #: held by whoever stops or starts groups that share a host on demand
 LOCK = "/run/sparkthor/on-demand.lock"
+#: seconds for which one who stops or starts a group waits for another who does
+PATIENCE = 900.0
 #: seconds for which the requests of a group that gives way may go on
 GIVE_WAY = 300.0
 
@@ -43,14 +45,21 @@ class Outcome:
 
 @contextlib.contextmanager
 def alone(path: str = LOCK, wait: bool = True) -> Iterator[bool]:
-    """Whether nobody else moves groups of this host meanwhile.  Raises OSError."""
+    """Whether nobody else moves groups of this host meanwhile; ``wait`` is up to ``PATIENCE``.  Raises OSError."""
+    os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
     with open(path, "a", encoding="ascii") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+        end = time.monotonic() + (PATIENCE if wait else 0.0)
+        while True:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() < end:
+                    time.sleep(0.2)
+                    continue
+                yield False
+            else:
+                yield True
+            return
 
 
 def of_group(group: str, check: bool) -> Control:
@@ -85,6 +94,7 @@ class Control:
     connections: Callable[[str], int | None] = serving.connections
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    #: of the groups that share this host on demand
     lock: str = LOCK
     #: another group on this host
     other: Callable[[str, bool], Control] = of_group
@@ -141,9 +151,19 @@ class Control:
         return unit
 
     def apply(self, state: str, reason: str, drain_timeout: float) -> Outcome:
-        if self.check or not (self.others or self.sleeps):
+        """Bring the group into one of ``STATES``; one at a time does.  A start ends a drain of somebody else's.
+
+        Raises ControlError, OSError."""
+        if self.check:
             return self._apply(state, reason, drain_timeout)
-        with alone(self.lock):
+        if state == "started":
+            self._remove(self.draining, "take new requests again")
+        with alone(self.lock if self.others or self.sleeps else f"{self.draining}.lock") as mine:
+            if not mine:
+                raise ControlError(
+                    f"another command has been stopping or starting {self.unit} for {PATIENCE / 60:.0f} minutes; "
+                    f"`fuser {self.lock} {self.draining}.lock` on the head names it"
+                )
             return self._apply(state, reason, drain_timeout)
 
     def _apply(self, state: str, reason: str, drain_timeout: float) -> Outcome:
@@ -269,6 +289,8 @@ class Control:
             if not self.state().running:
                 self.outcome.in_flight = 0
                 return
+            if not os.path.exists(self.draining):
+                raise ControlError("somebody let new requests in again meanwhile; this drain ends and stops nothing")
             # before the question for the metrics, which is a connection too
             open_ones = self.connections(socket)
             gauges = watchdog_report.requests_in_flight(serving.metrics(socket))

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -248,6 +250,49 @@ def test_a_playbook_leaves_a_group_asleep(pair: tuple[serving_control.Control, s
     embed.apply("stopped", "cables", 0)
     assert embed.apply("started", "", 0).steps != []
     assert active(embed) == ("inactive", False)
+
+
+@pytest.mark.parametrize("state", ["stopped", "restarted", "drained"])
+def test_a_start_ends_a_drain_and_what_was_to_follow(engine: Engine, tmp_path: Path, config: str, state: str) -> None:
+    """Somebody drains and will stop; another takes requests again meanwhile: nothing is stopped."""
+    engine.metrics = 'vllm:num_requests_running{engine="0"} 2.0\n'
+    systemd = Systemd()
+    one = control(tmp_path, config, systemd)
+    entered, ended = threading.Event(), []
+
+    def sleep(seconds: float) -> None:
+        entered.set()
+        time.sleep(0.01)
+
+    one.sleep = sleep
+
+    def drain() -> None:
+        try:
+            one.apply(state, "cables", 60)
+        except serving_control.ControlError as error:
+            ended.append(str(error))
+
+    other = threading.Thread(target=drain)
+    other.start()
+    assert entered.wait(10)
+    control(tmp_path, config, systemd).apply("started", "", 0)
+    other.join(10)
+    assert ended == ["somebody let new requests in again meanwhile; this drain ends and stops nothing"]
+    assert [words for words in systemd.calls if words[1] in ("stop", "restart", "disable")] == []
+    assert not (tmp_path / "draining").exists()
+    assert not (tmp_path / "maintenance").exists()
+
+
+def test_two_who_move_one_group_wait_for_each_other(
+    engine: Engine, tmp_path: Path, config: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving_control, "PATIENCE", 0.3)
+    one = control(tmp_path, config, Systemd())
+    with serving_control.alone(f"{one.draining}.lock") as mine:
+        assert mine
+        with pytest.raises(serving_control.ControlError, match="another command has been stopping or starting"):
+            one.apply("restarted", "", 0)
+    assert one.apply("restarted", "", 0).changed
 
 
 def test_one_at_a_time_moves_groups(tmp_path: Path) -> None:
