@@ -92,6 +92,6 @@ bench: venv ## what runs cost, beside the floor and two other ways; table in doc
 	@$(PY) -m tests.bench $(ARGS)
 
 .PHONY: gpu
-gpu: ## the collection on real GPUs of this machine; tables in docs/gpu.md; make gpu ARGS="deploy verify" runs single stages
+gpu: ## the collection on real GPUs of this machine; tables in docs/developers.md; make gpu ARGS="deploy verify" runs single stages
 	@$(PY) -m tools.gpu $(ARGS)
-	@$(PY) -m tools.gpu --table docs/gpu.md
+	@$(PY) -m tools.gpu --table docs/developers.md

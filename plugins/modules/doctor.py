@@ -102,7 +102,7 @@ doctor:
       elements: dict
       contains:
         rule:
-          description: Identity of the rule, as in docs/doctor.md.
+          description: Identity of the rule, as in docs/developers.md.
           type: str
           sample: half-cable
         area:

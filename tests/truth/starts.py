@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Measured starts (starts.json, with the source of each) beside what the plan says of them.
 
-python -m tests.truth.starts          print the table of docs/planning.md
+python -m tests.truth.starts          print the table of docs/developers.md
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""docs/doctor.md says what the rules are, and which of them covers what the guides warn of."""
+"""docs/developers.md says what the rules are, and which of them covers what the guides warn of."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks i
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.logs import load_rules
 
 TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
-TEXT = (TOP / "docs" / "doctor.md").read_text()
+TEXT = (TOP / "docs" / "developers.md").read_text()
 RULES = {rule.id: rule for rule in load_rules(CHECKS)}
 
 

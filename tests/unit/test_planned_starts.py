@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan beside measured starts: docs/planning.md shows the same table."""
+"""The plan beside measured starts: docs/developers.md shows the same table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.truth.starts import Start, rows, starts, table
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "planning.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "developers.md"
 
 
 @pytest.fixture(scope="module")

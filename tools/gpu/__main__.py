@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""``make gpu``: the collection on real GPUs of this machine, stage by stage; docs/gpu.md is written from the results.
+"""``make gpu``: the collection on real GPUs of this machine, stage by stage, and docs/developers.md from the results.
 
 A stage's result is kept as soon as it is there, in ``.lab/results/gpu``, and is not measured again. So the run can be
 spread over several short calls. ``--table FILE`` only writes the tables.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""docs/gpu.md from the results: only what was measured, with its date.  Nothing here touches a host."""
+"""docs/developers.md from the results: only what was measured, with its date.  Nothing here touches a host."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def slowed(documents: Documents) -> list[str]:
 
 
 def parts(folder: Path, stages: Iterable[str], names: Sequence[tuple[str, str]] = ()) -> dict[str, list[str]]:
-    """Every marked part of docs/gpu.md."""
+    """Every marked part of docs/developers.md."""
     documents = read(folder, stages)
     return {
         "gpu clusters": clusters(folder, names),

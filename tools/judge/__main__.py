@@ -156,7 +156,7 @@ def compare(case: dict[str, Any], answer: dict[str, Any]) -> list[Difference] | 
 
 
 def tally(answers: dict[str, Any]) -> str:
-    """What is held against vLLM, in the words of docs/planning.md."""
+    """What is held against vLLM, in the words of docs/developers.md."""
     configs = {case["id"].partition(" ")[0]: case["config"] for case in cases([]) if case["id"] in answers}
     architectures = {config["architectures"][0] for config in configs.values()}
     strange = {text_config(config)["model_type"] for config in configs.values() if unknown_of(text_config(config))}

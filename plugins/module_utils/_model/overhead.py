@@ -4,7 +4,7 @@
 
 vLLM measures it at each start: what free memory fell by, the peak of one step with the most tokens, and the graphs that
 it will capture. Which part each argument has follows from vLLM's source; how large a part is, from measured starts
-(docs/planning.md). On unified memory the host's own part counts as well, and two boots of the same host differ.
+(docs/developers.md). On unified memory the host's own part counts as well, and two boots of the same host differ.
 """
 
 from __future__ import annotations

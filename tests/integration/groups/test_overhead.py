@@ -4,7 +4,7 @@
 """What the longest way to an engine costs - another group's door, its own head's, the engine - against its socket.
 
 Both ways in turns. On simulated hosts doors, engines and clients share the processors, so the figures are an upper
-bound; docs/gpu.md has those of real GPUs.
+bound; docs/developers.md has those of real GPUs.
 """
 
 from __future__ import annotations

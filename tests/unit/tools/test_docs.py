@@ -26,7 +26,7 @@ KNOWN = docs.pages()
         ("docs/serving.md", "../recipes", f"{docs.REPOSITORY}/tree/main/recipes"),
         ("docs/serving.md", "../galaxy.yml", f"{docs.REPOSITORY}/blob/main/galaxy.yml"),
         ("docs/site/tutorial/lab.md", "../../variables.md", "../variables.md"),
-        ("lab/README.md", "../docs/gpu.md", "gpu.md"),
+        ("lab/README.md", "../docs/developers.md", "developers.md"),
         ("docs/serving.md", "https://jmespath.org", "https://jmespath.org"),
         ("docs/serving.md", "#the-api", "#the-api"),
     ],

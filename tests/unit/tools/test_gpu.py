@@ -466,7 +466,7 @@ def test_what_an_earlier_call_left_is_no_outcome(tmp_path: Path) -> None:
 
 
 def test_the_document_has_every_part_and_unmeasured_ones_say_so(tmp_path: Path) -> None:
-    text = (TOP / "docs" / "gpu.md").read_text(encoding="utf-8")
+    text = (TOP / "docs" / "developers.md").read_text(encoding="utf-8")
     parts = table.parts(tmp_path, make_gpu.STAGES)
     assert all(lines == ["Not measured yet."] for lines in parts.values())
     for name in parts:
