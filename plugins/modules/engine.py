@@ -163,6 +163,14 @@ options:
     description: With O(stage=tried), the oldest NCCL that the topology works with. Any if empty.
     type: str
     default: ''
+  calls:
+    description:
+      - What the models that are served call of vLLM's libraries beside what every model does. A library that is called
+        must have kernels for the host's GPU; others that lack them are named in a warning.
+    type: list
+    elements: str
+    default: []
+    version_added: 0.2.0
   timeout:
     description: Seconds that an installation, a pull, the loading of an archive or the building of an image may take.
     type: int
@@ -350,6 +358,7 @@ def argument_spec() -> dict[str, Any]:
         "versions": {"type": "dict", "default": {}},
         "kind": {"type": "str", "default": ""},
         "nccl": {"type": "str", "default": ""},
+        "calls": {"type": "list", "elements": "str", "default": []},
         "timeout": {"type": "int", "default": 3600},
         "share": {"type": "bool", "default": False},
         "target": {"type": "dict", "default": {}},

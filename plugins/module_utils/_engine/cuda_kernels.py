@@ -15,11 +15,29 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import BinaryIO, NamedTuple
 
 #: compute capability by kind of host, as nvcc numbers it
 DEVICES = {"spark": 121, "thor": 110}
+
+#: who calls a library of vLLM 0.20 to 0.33, by its name up to the first dot.  Others have a substitute on these GPUs
+#: or are for other ones (FlashMLA, FlashAttention 3), and vLLM asks for the GPU before it calls them.
+EVERY, EXPERTS, KDA = "every", "experts", "kda"
+_WORDS = {
+    EVERY: "every model",
+    EXPERTS: "a model with experts",
+    KDA: "a model with Kimi's linear attention (Kimi, GLM-5.3-Flash)",
+}
+CALLERS = {
+    "_C": EVERY,
+    "_C_stable_libtorch": EVERY,
+    "_moe_C": EXPERTS,
+    "_moe_C_stable_libtorch": EXPERTS,
+    "_flashkda_C": KDA,
+}
+#: major versions of GPUs on which vLLM calls a library; on others it takes Triton
+CALLED_ON = {"_flashkda_C": (9, 10, 12)}
 
 SECTION = ".nv_fatbin"
 _FATBIN = 0xBA55ED50
@@ -103,14 +121,10 @@ def libraries(folder: str) -> Iterator[str]:
         yield from (os.path.join(place, name) for name in names if name.endswith(".so"))
 
 
-def of_package(folder: str) -> Kernels:
-    """Kernels of the library of a package that carries most of them: that is where its own kernels are."""
-    best = Kernels()
-    for path in sorted(libraries(folder)):
-        found = of_file(path)
-        if len(found.machine) + len(found.ptx) > len(best.machine) + len(best.ptx):
-            best = found
-    return best
+def of_package(folder: str) -> dict[str, Kernels]:
+    """Kernels of each library of a package that has some, by its name up to the first dot."""
+    found = ((os.path.basename(path).partition(".")[0], of_file(path)) for path in sorted(libraries(folder)))
+    return {name: kernels for name, kernels in found if kernels.machine or kernels.ptx}
 
 
 def for_cpu(version: str) -> bool:
@@ -118,13 +132,43 @@ def for_cpu(version: str) -> bool:
     return "cpu" in version.partition("+")[2]
 
 
-def problem(kind: str, version: str, kernels: Kernels) -> str:
-    """Why this build cannot serve on a host of this kind, with the fix; empty if it can, or if it is a CPU build."""
+def _called(name: str, device: int, calls: Collection[str]) -> bool:
+    caller = CALLERS.get(name)
+    return caller == EVERY or (caller in calls and device // 10 in CALLED_ON.get(name, (device // 10,)))
+
+
+def problem(kind: str, version: str, found: Mapping[str, Kernels], calls: Collection[str] = ()) -> str:
+    """Why this build cannot serve on a host of this kind, with the fix; empty if it can, or if it is a CPU build.
+
+    ``found`` are its libraries, ``calls`` says what the model calls beside what every model does (EXPERTS, KDA).  Of a
+    build that has none of the libraries that every model calls, the fullest one is judged.
+    """
     device = DEVICES.get(kind)
-    if device is None or for_cpu(version) or kernels.serve(device):
+    if device is None or for_cpu(version):
         return ""
-    fix = (
-        "Give engine_requirements a build with CUDA 13 kernels for it, or a wheel built on the host with "
-        f'TORCH_CUDA_ARCH_LIST="{device // 10}.{device % 10}" in engine_wheel_dir'
-    )
-    return f"vLLM {version} carries kernels for {kernels.text}, and a {kind} needs sm_{device}. {fix}."
+    if not any(CALLERS.get(name) == EVERY for name in found):
+        fullest = max(found.values(), key=lambda kernels: len(kernels.machine) + len(kernels.ptx), default=Kernels())
+        lacking = [] if fullest.serve(device) else [f"vLLM {version} carries kernels for {fullest.text}"]
+    else:
+        lacking = [
+            f"library {name} of vLLM {version}, which {_WORDS[CALLERS[name]]} calls, carries kernels for {kernels.text}"
+            for name, kernels in sorted(found.items())
+            if _called(name, device, calls) and not kernels.serve(device)
+        ]
+    return f"{'; '.join(lacking)}, and a {kind} needs sm_{device}" if lacking else ""
+
+
+def remarks(kind: str, version: str, found: Mapping[str, Kernels], calls: Collection[str] = ()) -> list[str]:
+    """Libraries that lack this host's GPU, and that the model does not call: what could not be served instead."""
+    device = DEVICES.get(kind)
+    if device is None or for_cpu(version):
+        return []
+    return [
+        f"library {name} of vLLM {version} carries kernels for {kernels.text}, not for sm_{device} of a {kind}: "
+        f"{_WORDS[CALLERS[name]]} cannot be served with it; the model that is served does not call it"
+        for name, kernels in sorted(found.items())
+        if name in CALLERS
+        and _called(name, device, (EXPERTS, KDA))
+        and not _called(name, device, calls)
+        and not kernels.serve(device)
+    ]

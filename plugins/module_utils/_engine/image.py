@@ -12,7 +12,7 @@ import inspect
 import json
 import re
 import tarfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import cuda_kernels
@@ -57,9 +57,9 @@ if "ray" in names:
     except BaseException as error:
         problem = "%s: %s" % (type(error).__name__, error)
 package = importlib.util.find_spec("vllm")
-kernels = of_package(package.submodule_search_locations[0]) if package else Kernels()
+libraries = of_package(package.submodule_search_locations[0]) if package else {}
 print("\n" + json.dumps({
-    "kernels": kernels,
+    "libraries": libraries,
     "version": platform.python_version(), "machine": platform.machine(), "glibc": platform.libc_ver()[1],
     "executable": sys.executable, "ray": shutil.which("ray") or "", "vllm": shutil.which("vllm") or "",
     "packages": names, "ray_problem": problem,
@@ -252,7 +252,13 @@ def check_ray(version: str, where: str, wanted: str = "") -> None:
         raise EngineError(f"engine_ray_version is {wanted!r}, but {where} has ray {version}: change one of the two.")
 
 
-def check_probe(probe: Mapping[str, Any], where: str, vllm_version: str = "", kind: str = "") -> None:
+def check_probe(
+    probe: Mapping[str, Any], where: str, vllm_version: str = "", kind: str = "", calls: Collection[str] = ()
+) -> list[str]:
+    """What is to be said of the image's kernels.  Raises EngineError for an image that cannot serve the model here.
+
+    ``calls`` says which libraries the model calls (cuda_kernels).
+    """
     version = (probe.get("packages") or {}).get("vllm", "")
     if not version or not probe.get("vllm"):
         raise EngineError(f"{where}: there is no vLLM in this image (no package and program named vllm)")
@@ -260,13 +266,10 @@ def check_probe(probe: Mapping[str, Any], where: str, vllm_version: str = "", ki
         raise EngineError(
             f"engine_vllm_version is {vllm_version!r}, but {where} has vllm {version}: change one of the two."
         )
-    machine, ptx = probe.get("kernels") or ((), ())
-    kernels = cuda_kernels.Kernels(tuple(machine), tuple(ptx))
-    if cuda_kernels.problem(kind, version, kernels):
-        raise EngineError(
-            f"{where}: its vLLM {version} carries kernels for {kernels.text}, and a {kind} needs "
-            f"sm_{cuda_kernels.DEVICES[kind]}: choose an image that has them."
-        )
+    found = {name: cuda_kernels.Kernels(*map(tuple, each)) for name, each in (probe.get("libraries") or {}).items()}
+    if trouble := cuda_kernels.problem(kind, version, found, calls):
+        raise EngineError(f"{where}: its {trouble}: choose an image that has them.")
+    return [f"{where}: {remark}" for remark in cuda_kernels.remarks(kind, version, found, calls)]
 
 
 def lacking(pins: Iterable[Pin], packages: Mapping[str, str]) -> list[Pin]:

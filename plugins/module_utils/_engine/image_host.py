@@ -36,8 +36,6 @@ RECORD = "engine-images.json"
 BUILDER = "sparkthor-engine-build"
 #: the folder of the store in which an image's archive waits to be loaded
 ARCHIVE = "archive"
-#: what is noted of an image that need not have been asked yet
-NOTES = ("brought", "digests")
 
 
 class Host:
@@ -105,7 +103,7 @@ class Host:
     def probe(self, image: str, brought: bool = False) -> dict[str, Any]:
         """Ask an image once; a digest never means another content. Only one that was brought here is ever removed."""
         records = self.records()
-        if set(records.get(image) or ()).difference(NOTES):
+        if "libraries" in (records.get(image) or ()):
             return dict(records[image])
         options = ["--rm", "--interactive", "--network", "none", "--cap-drop", "ALL", "--log-driver", "none"]
         try:
@@ -412,12 +410,13 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
     if request:
         return {"changed": True, **request}
     probe: dict[str, Any] = {}
-    used = ""
+    used, remarks = "", list[str]()
     if base is not None:
         _image.check_architecture(base.architecture, platform.machine(), f"engine_image: {target['image']}")
         if not (check and base.image not in host.records()):
             probe = host.probe(base.image, any(action.startswith(("load ", "pull ")) for action in actions))
-            _image.check_probe(probe, target["image"], params["vllm_version"] or "", str(target.get("kind") or ""))
+            where, kind = target["image"], str(target.get("kind") or "")
+            remarks = _image.check_probe(probe, where, params["vllm_version"] or "", kind, params["calls"])
             used, probe, request = with_ray(host, params, check, base, probe, actions)
             if request:
                 return {"changed": True, **request}
@@ -444,6 +443,7 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
         "digests": sorted({item.partition("@")[2] for item in base.digests} | {base.image}) if base else [],
         "pulled": _image.registry_digests(base, _reference(params).name),
         "nccl": _image.nccl_findings(probe),
+        "warnings": remarks,
         "diff": _diff(params["config_path"], before, before if staged else text, actions),
         **({"command": _python_of(config, gpus)} if used else {}),
         "ansible_facts": {

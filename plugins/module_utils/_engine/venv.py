@@ -84,6 +84,7 @@ class Wanted(NamedTuple):
     python: str  # interpreter to build with: a name or a path
     python_minor: str  # "3.11": what the wheels were chosen for
     kind: str = ""  # of the host: what its GPU needs
+    calls: tuple[str, ...] = ()  # what the model calls of vLLM's libraries (cuda_kernels)
 
 
 def wanted_of(params: Mapping[str, Any], wheels: Mapping[str, str]) -> Wanted:
@@ -97,6 +98,7 @@ def wanted_of(params: Mapping[str, Any], wheels: Mapping[str, str]) -> Wanted:
         python=params["python"],
         python_minor=target["python"],
         kind=str(target.get("kind", "")),
+        calls=tuple(params["calls"]),
     )
 
 
@@ -143,6 +145,8 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
     built = found.real if not found.problems else kept_whole(wanted, full)
     result = {
         "changed": not built if staged else bool(found.problems),
+        # another model may call what the last one did not
+        "warnings": _check_kernels(wanted, _known_libraries(built)) if built else [],
         "problems": found.problems,
         "ansible_facts": {"sparkthor_engine": facts(params)},
         **({"command": [f"{built}/bin/python"]} if built else {}),
@@ -182,7 +186,7 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
             folder = build(wanted, store.folder(wanted.digest), run, params["timeout"])
         if not staged:
             switch(wanted.path, folder)
-        result["command"] = [f"{folder}/bin/python"]
+        result |= {"command": [f"{folder}/bin/python"], "warnings": _check_kernels(wanted, _known_libraries(folder))}
         prune(wanted.path, [folder, found.real, *params["needed"]], params["keep"])
     for name in store.names():
         if name != wanted.digest:
@@ -407,13 +411,11 @@ def build(wanted: Wanted, wheel_dir: str, run: Runner, timeout: float) -> str:
         if not same_version(version, versions.get(name, "")):
             raise EngineError(f"{name} {version} was installed, but {versions.get(name, 'nothing')} is there")
     _check_libraries(target, wanted.python_minor, run)
-    kernels = cuda_kernels.of_package(os.path.join(site_packages(target, wanted.python_minor), "vllm"))
-    trouble = cuda_kernels.problem(wanted.kind, versions.get("vllm", ""), kernels)
-    if trouble:
-        # without its marker the new environment is no environment; the one in use stays
-        raise EngineError(f"{trouble} The engine in use was left as it is.")
+    libraries = _libraries(target, wanted.python_minor)
+    # without its marker the new environment is no environment; the one in use stays
+    _check_kernels(wanted, libraries)
     marker = {
-        "kernels": kernels.text,
+        "libraries": libraries,
         "digest": wanted.digest,
         # one that was installed anew has the same digest, and vLLM is restarted where this file differs
         "folder": os.path.basename(target),
@@ -424,6 +426,30 @@ def build(wanted: Wanted, wheel_dir: str, run: Runner, timeout: float) -> str:
     }
     write_atomic(os.path.join(target, MARKER), json.dumps(marker))
     return target
+
+
+def _libraries(venv: str, minor: str) -> dict[str, cuda_kernels.Kernels]:
+    return cuda_kernels.of_package(os.path.join(site_packages(venv, minor), "vllm"))
+
+
+def _known_libraries(venv: str) -> Mapping[str, Any]:
+    """Kernels by library, as they were written down when the environment was built."""
+    marker = read_marker(venv)
+    return marker.get("libraries") or _libraries(venv, str(marker.get("minor", "")))
+
+
+def _check_kernels(wanted: Wanted, kernels: Mapping[str, Any]) -> list[str]:
+    """What is to be said of the kernels of each library; refuses what cannot serve the model on this host."""
+    found = {name: cuda_kernels.Kernels(*map(tuple, each)) for name, each in kernels.items()}
+    version = wanted.pins.get("vllm", "")
+    if trouble := cuda_kernels.problem(wanted.kind, version, found, wanted.calls):
+        device = cuda_kernels.DEVICES[wanted.kind]
+        raise EngineError(
+            f"{trouble}. Give engine_requirements a build with CUDA 13 kernels for it, or a wheel built on the host "
+            f'with TORCH_CUDA_ARCH_LIST="{device // 10}.{device % 10}" in engine_wheel_dir. The engine in use was left '
+            "as it is."
+        )
+    return cuda_kernels.remarks(wanted.kind, version, found, wanted.calls)
 
 
 def _check_libraries(venv: str, minor: str, run: Runner) -> None:

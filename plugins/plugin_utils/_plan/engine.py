@@ -8,8 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import cuda_kernels
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, read_engine
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import text_config
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import read_shape
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location, ray_config
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.local_path import local
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import toolchain
@@ -194,17 +197,38 @@ def _below(path: str, folders: Iterable[str]) -> bool:
     return any(path == folder or path.startswith(f"{folder.rstrip('/')}/") for folder in folders)
 
 
-def plan_engine(settings: EngineSettings, node: Mapping[str, Any]) -> dict[str, Any]:
+def calls_of(config: Mapping[str, Any] | None) -> list[str]:
+    """What a model calls of vLLM's libraries beside what every model does; nothing where its config is not known."""
+    if config is None:
+        return []
+    text = text_config(config)
+    experts = read_shape(config).experts > 0
+    kda = isinstance(text.get("linear_attn_config"), Mapping) or str(text.get("model_type")).startswith("glm5_next")
+    return [*([cuda_kernels.EXPERTS] if experts else []), *([cuda_kernels.KDA] if kda else [])]
+
+
+def _calls(cluster: Mapping[str, Any]) -> list[str]:
+    """What all models call that a host of this plan may serve."""
+    serving = [cluster.get("serving") or {}, *(own["serving"] for own in (cluster.get("beside") or {}).values())]
+    plans = [*serving, *(own["degraded"] for own in serving if "degraded" in own)]
+    return sorted({one for plan in plans for one in plan.get("calls") or ()})
+
+
+def plan_engine(
+    settings: EngineSettings, node: Mapping[str, Any], cluster: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """What the role's tasks and templates read.
 
     ``environment`` (variables of engine.env), ``container`` (the settings of its containers), ``user`` (words before
-    the command of an engine that is not in use yet), ``nccl`` (the release that a ring needs, or nothing), ``packages``
-    and ``problems`` of the host's toolchain.  ``node`` are the host's facts.
+    the command of an engine that is not in use yet), ``nccl`` (the release that a ring needs, or nothing), ``calls``
+    (what the models call of vLLM's libraries), ``packages`` and ``problems`` of the host's toolchain.  ``node`` are the
+    host's facts, ``cluster`` is its plan.
     """
     return {
         "environment": engine_environment(settings, node),
         "container": container_settings(settings),
         "user": as_user(settings, node),
+        "calls": _calls(cluster or {}),
         "nccl": toolchain.RING_NCCL if settings.fabric_topology == "ring" else "",
         **_toolchain(settings, node),
     }

@@ -34,6 +34,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import overrides as _overrides
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import parallel as _parallel
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import calls_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import (
     RecipeError,
@@ -202,7 +203,7 @@ def resolve(
         "name": data["name"],
         **named,
         "max_model_len": _length(length),
-        "vllm_version": wanted,
+        **{"vllm_version": wanted, "calls": calls_of(shape)},
         "needs": _needs(data, own, named["model"], wanted or known.most),
         **{key: parallel[key] for key in ("tensor_parallel", "pipeline_parallel", "expert_parallel")},
         "why": _reason(own, _split(data, own, len(hosts), topology), parallel),

@@ -31,7 +31,11 @@ def plan(role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
     _check(role)
     facts = variables.get("ansible_facts") or {}
     if role == "engine":
-        return engine.plan_engine(read_settings(engine.EngineSettings, variables), facts.get("sparkthor_node") or {})
+        return engine.plan_engine(
+            read_settings(engine.EngineSettings, variables),
+            facts.get("sparkthor_node") or {},
+            plain(variables.get("sparkthor_cluster") or {}),
+        )
     if role == "ray_node":
         return ray_node.plan_ray(
             read_settings(ray_node.RaySettings, variables),

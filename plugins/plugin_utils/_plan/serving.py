@@ -125,7 +125,7 @@ def plan_serving(
         "models": first.get("model_store_models") or models,
         **{key: plan[key] for key in ("served_model_name", "max_model_len", "args", "environment", "why", "memory")},
         **{key: plan[key] for key in ("tensor_parallel", "pipeline_parallel", "warnings", "command")},
-        **{key: plan[key] for key in ("acknowledged", "sizing", "answers", "vllm_version", "needs")},
+        **{key: plan[key] for key in ("acknowledged", "sizing", "answers", "vllm_version", "needs", "calls")},
         "image": _runtime.image(runtime, kinds, plan["image"]),
         "image_digest": plan["image_digest"],
         "runtime": runtime.name,
@@ -335,7 +335,7 @@ def plan_degraded(
             f"vllm_serve_degraded_recipe sets {', '.join(key for key, _value in extra)}, and the environment does not "
             "change with the recipe. Set it in vllm_serve_env for both."
         )
-    keys = ("served_model_name", "max_model_len", "args", "tensor_parallel", "pipeline_parallel", "why")
+    keys = ("served_model_name", "max_model_len", "args", "tensor_parallel", "pipeline_parallel", "why", "calls")
     model, models = stored(plan)
     return {
         "recipe": name,

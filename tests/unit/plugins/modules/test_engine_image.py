@@ -77,7 +77,7 @@ class Docker:
             "ray_problem": "",
             "nccl_files": {"/etc/nccl.conf": "NCCL_IB_DISABLE=1\n"},
             "nccl_environment": {},
-            "kernels": [[80, 90], [90]],
+            "libraries": {"_C": [[80, 90], [90]]},
         }
         return 0, "\n" + json.dumps(answer) + "\n", ""
 

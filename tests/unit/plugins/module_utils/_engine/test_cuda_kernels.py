@@ -64,13 +64,13 @@ def test_what_holds_none(tmp_path: Path) -> None:
     assert kernels.of_file(str(torn)) == Kernels()
 
 
-def test_a_package_is_what_its_fullest_library_is(tmp_path: Path) -> None:
+def test_a_package_is_read_library_by_library(tmp_path: Path) -> None:
     library(tmp_path / "_C.abi3.so", container(entry(MACHINE, 80), entry(MACHINE, 120)))
     (tmp_path / "sub").mkdir()
-    library(tmp_path / "sub" / "_moe.so", container(entry(MACHINE, 90)))
+    library(tmp_path / "sub" / "_moe_C.abi3.so", container(entry(MACHINE, 90)))
     library(tmp_path / "other.so", None)
-    assert kernels.of_package(str(tmp_path)) == Kernels((80, 120), ())
-    assert kernels.of_package(str(tmp_path / "absent")) == Kernels()
+    assert kernels.of_package(str(tmp_path)) == {"_C": Kernels((80, 120), ()), "_moe_C": Kernels((90,), ())}
+    assert kernels.of_package(str(tmp_path / "absent")) == {}
 
 
 @pytest.mark.parametrize(
@@ -88,13 +88,57 @@ def test_a_package_is_what_its_fullest_library_is(tmp_path: Path) -> None:
     ],
 )
 def test_what_serves_where(kind: str, found: Kernels, serves: bool) -> None:
-    message = kernels.problem(kind, "0.33.0", found)
+    message = kernels.problem(kind, "0.33.0", {"_C": found})
     assert (message == "") == serves
     if not serves:
         assert f"a {kind} needs sm_{kernels.DEVICES[kind]}" in message
-        assert "TORCH_CUDA_ARCH_LIST" in message
+        assert f"library _C of vLLM 0.33.0, which every model calls, carries kernels for {found.text}" in message
 
 
 def test_other_hosts_and_cpu_builds_are_let_through() -> None:
-    assert kernels.problem("generic", "0.33.0", Kernels()) == ""
-    assert kernels.problem("spark", "0.32.0+cpu", Kernels()) == ""
+    assert kernels.problem("generic", "0.33.0", {}) == ""
+    assert kernels.problem("spark", "0.32.0+cpu", {}) == ""
+    assert kernels.remarks("generic", "0.33.0", {"_C": Kernels()}) == []
+    assert kernels.remarks("spark", "0.32.0+cpu", {"_C": Kernels()}) == []
+
+
+#: a wheel that was built with one library for other GPUs
+WHEEL = {
+    "_C": Kernels((80, 121)),
+    "_moe_C": Kernels((80, 90)),
+    "_flashkda_C": Kernels((90, 100)),
+    "_vllm_fa3_C": Kernels((90,)),
+    "_flashmla_C": Kernels((90, 100)),
+}
+
+
+def test_a_library_counts_where_the_model_calls_it() -> None:
+    assert kernels.problem("spark", "0.33.0", WHEEL) == ""
+    said = kernels.problem("spark", "0.33.0", WHEEL, ["experts"])
+    assert said.startswith("library _moe_C of vLLM 0.33.0, which a model with experts calls, carries kernels for sm_80")
+    assert "_flashkda_C" not in said
+    both = kernels.problem("spark", "0.33.0", WHEEL, ["experts", "kda"])
+    assert "library _moe_C" in both
+    assert "library _flashkda_C" in both
+    assert not any(name in both for name in ("_vllm_fa3_C", "_flashmla_C")), "no GPU of these hosts calls them"
+
+
+def test_a_library_that_the_model_does_not_call_is_named() -> None:
+    named = kernels.remarks("spark", "0.33.0", WHEEL, ["experts"])
+    assert len(named) == 1
+    assert "library _flashkda_C of vLLM 0.33.0" in named[0]
+    assert "GLM-5.3-Flash) cannot be served with it" in named[0]
+    assert [line.split()[1] for line in kernels.remarks("spark", "0.33.0", WHEEL)] == ["_flashkda_C", "_moe_C"]
+
+
+def test_vllm_takes_triton_for_kimis_attention_on_a_thor() -> None:
+    found = {"_C": Kernels((110,)), "_moe_C": Kernels((110,)), "_flashkda_C": Kernels((90, 100))}
+    assert kernels.problem("thor", "0.33.0", found, ["experts", "kda"]) == ""
+    assert kernels.remarks("thor", "0.33.0", found) == []
+
+
+def test_of_a_build_with_other_names_the_fullest_library_counts() -> None:
+    found = {"_own_ops": Kernels((80, 121)), "_more": Kernels((90,))}
+    assert kernels.problem("spark", "0.33.0", found) == ""
+    assert "carries kernels for sm_90, and a thor needs sm_110" in kernels.problem("thor", "1", {"_x": Kernels((90,))})
+    assert "carries kernels for none" in kernels.problem("thor", "1", {})

@@ -147,7 +147,7 @@ def test_the_probe_runs_and_is_read() -> None:
     assert found["executable"] == sys.executable
     assert found["nccl_environment"] == {"NCCL_IB_DISABLE": "1"}
     assert "pytest" in found["packages"]
-    assert found["kernels"] == [[], []]
+    assert found["libraries"] == {}
     with pytest.raises(ValueError, match="no answer"):
         _image.read_probe("Killed\n")
 
@@ -191,6 +191,16 @@ def test_an_image_must_have_vllm() -> None:
         _image.check_probe({**PROBE, "packages": {}}, "own/vllm:1")
     with pytest.raises(EngineError, match=r"engine_vllm_version is .0\.32\.0., but own/vllm:1 has vllm 0\.31\.0"):
         _image.check_probe(PROBE, "own/vllm:1", "0.32.0")
+
+
+def test_an_image_is_judged_by_each_library_that_the_model_calls() -> None:
+    probe = {**PROBE, "libraries": {"_C": [[121], []], "_moe_C": [[90], []]}}
+    named = _image.check_probe(probe, "own/vllm:1", kind="spark")
+    assert [line.partition(" of ")[0] for line in named] == ["own/vllm:1: library _moe_C"]
+    with pytest.raises(
+        EngineError, match=r"own/vllm:1: its library _moe_C of vLLM 0\.31\.0, which a model with experts"
+    ):
+        _image.check_probe(probe, "own/vllm:1", kind="spark", calls=["experts"])
 
 
 def test_programs_and_nccl_settings_inside() -> None:

@@ -82,7 +82,7 @@ def test_docker_that_cannot_be_asked(
 
 
 def test_an_image_is_probed_once(host: image_host.Host, docker: Docker) -> None:
-    docker.answers["run"] = (0, 'noise\n{"ray": ""}\n', "")
+    docker.answers["run"] = (0, 'noise\n{"ray": "", "libraries": {}}\n', "")
     docker.answers["image inspect"] = inspected(IMAGE)
     found = host.probe(IMAGE)
     assert host.probe(IMAGE) == found

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import Wanted
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import engine, onhost, vllm_serve
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import EngineSettings
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import read_settings
 
@@ -115,3 +116,16 @@ def test_what_the_engine_role_found_decides_else_its_variables() -> None:
     assert planned.program("ray", "ray") == engine.location.command("container", "run", "ray")
     assert (planned.record, planned.as_root) == ("/etc/sparkthor/container.json", "+")
     assert engine.installed_engine(None, "venv", "/elsewhere").python == ["/elsewhere/bin/python"]
+
+
+def test_what_models_call_of_the_libraries() -> None:
+    experts = {"serving": {"calls": ["experts"], "degraded": {"calls": ["kda"]}}}
+    beside = {"serving": {"calls": []}, "beside": {"small": {"serving": {"calls": ["experts"]}}}}
+    for cluster, expected in ((experts, ["experts", "kda"]), (beside, ["experts"]), ({}, [])):
+        assert engine.plan_engine(EngineSettings(), SPARK, cluster)["calls"] == expected
+    shape = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 10}
+    assert engine.calls_of(None) == engine.calls_of({"model_type": "llama", **shape}) == []
+    assert engine.calls_of(_recipe.load("gpt-oss-120b")["config"]) == ["experts"]
+    assert engine.calls_of({"model_type": "glm5_next", "text_config": {"model_type": "glm5_next_text", **shape}}) == [
+        "kda"
+    ]
