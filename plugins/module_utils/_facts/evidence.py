@@ -17,7 +17,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import boots, model_folders, node, own_secrets
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import (
+    boots,
+    hangs,
+    model_folders,
+    node,
+    own_secrets,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts.exposure import parse_listeners
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files as _files
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import mask as _mask
@@ -32,6 +38,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network import 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import nccl as _nccl
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     gpu_state,
+    hang,
     places,
     ray_config,
     ray_health,
@@ -474,6 +481,7 @@ class Collector:
             ("listeners", lambda: parse_listeners(self.output("ss", "-Hltnp")), []),
             ("memory", self.memory, {}),
             ("previous_boot", lambda: boots.previous(self._run), {}),
+            ("hangs", lambda: hangs.read(self.path(hang.FOLDER)), []),
             ("gpus", lambda: gpu_state.read(self._run), []),
             ("disks", self.disks, []),
             ("forward", self.forward, {}),

@@ -7,6 +7,8 @@
 Run by the engine's Python as the serving user.  Ray is the channel: a task pinned to each node asks that node's own
 system, through a file that sparkthor-drop-caches.path watches, so that nothing here needs root.  A node that cannot is
 named and does not hold up the start.
+
+With ``--hang`` the other nodes keep what their ranks do instead (``hang``), before the watchdog ends a hung engine.
 """
 
 from __future__ import annotations
@@ -18,22 +20,26 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from . import hang
+
 REQUEST = "/run/sparkthor/requests/drop-caches"
 DONE = "/run/sparkthor/caches-dropped"
 PATIENCE = 20.0
+#: the watchdog waits a little longer
+HANG_PATIENCE = hang.DEADLINE - 2.0
 #: seconds for which the head's page cache, dropped before the gate, counts as dropped: vLLM is reading its modules
 RECENT = 60.0
 
 
-def drop_caches_task() -> Callable[[str, str, float, float], str]:
-    """What runs on each node: (request, done, seconds, recent) -> why its page cache was not dropped, or nothing.
+def request_task() -> Callable[[str, str, float, float], str]:
+    """What runs on each node: (request, done, seconds, recent) -> why what was asked for was not done, or nothing.
 
-    A page cache that was dropped less than ``recent`` seconds ago is not dropped again. The function is made here, with
+    What was done less than ``recent`` seconds ago is not done again. The function is made here, with
     its imports inside, because Ray sends a local function by its code: its workers do not have this package on their
     path.
     """
 
-    def drop_caches(request: str, done: str, patience: float, recent: float) -> str:
+    def ask(request: str, done: str, patience: float, recent: float) -> str:
         import time
 
         def stamp() -> int:
@@ -55,14 +61,14 @@ def drop_caches_task() -> Callable[[str, str, float, float], str]:
             if stamp() != before:
                 return ""
             time.sleep(0.1)
-        return "sparkthor-drop-caches.service did not answer"
+        return f"sparkthor-{os.path.basename(request)}.service did not answer"
 
-    return drop_caches
+    return ask
 
 
-def refusals(ray: Any, tasks: Mapping[Any, str], patience: float = PATIENCE) -> list[str]:
+def refusals(ray: Any, tasks: Mapping[Any, str], seconds: float = PATIENCE + 40) -> list[str]:
     """A line for each node that could not; ``tasks`` has the node's address by Ray's task, ``ray`` is the library."""
-    ready, late = ray.wait(list(tasks), num_returns=len(tasks), timeout=patience + 40)
+    ready, late = ray.wait(list(tasks), num_returns=len(tasks), timeout=seconds)
     found = [f"{tasks[task]}: no answer" for task in late]
     for task in ready:
         try:
@@ -79,25 +85,46 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="sparkthor_host nodes-prepare", description="Drop the page cache on all nodes of the Ray cluster."
     )
     parser.add_argument("address", help="of Ray's GCS, as host:port")
-    address = parser.parse_args(argv).address
+    parser.add_argument("--hang", action="store_true", help="keep what the ranks of the other nodes do, instead")
+    given = parser.parse_args(argv)
     # only the engine's Python has it
     import ray  # type: ignore[import-not-found,unused-ignore]
-    from ray.util.scheduling_strategies import (  # type: ignore[import-not-found,unused-ignore]
-        NodeAffinitySchedulingStrategy,
-    )
 
     started = time.monotonic()
-    ray.init(address=address, log_to_driver=False, logging_level="error", configure_logging=False)
-    remote = ray.remote(num_cpus=0, max_retries=0)(drop_caches_task())
-    tasks, own = {}, ray.get_runtime_context().get_node_id()
-    for node in ray.nodes():
-        if node["Alive"]:
-            strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            recent = RECENT if node["NodeID"] == own else 0.0
-            task = remote.options(scheduling_strategy=strategy).remote(REQUEST, DONE, PATIENCE, recent)
-            tasks[task] = node["NodeManagerAddress"]
+    ray.init(address=given.address, log_to_driver=False, logging_level="error", configure_logging=False)
+    if given.hang:
+        return _keep_hang(ray)
+    own = ray.get_runtime_context().get_node_id()
+    tasks = _on_nodes(ray, lambda node: (REQUEST, DONE, PATIENCE, RECENT if node == own else 0.0))
     refused = refusals(ray, tasks)
     for line in refused:
         print(f"page cache not dropped on {line}", file=sys.stderr, flush=True)
     print(f"page cache dropped on {len(tasks) - len(refused)} nodes in {time.monotonic() - started:.1f} s", flush=True)
+    return 0
+
+
+def _on_nodes(ray: Any, arguments: Callable[[str], tuple[str, str, float, float] | None]) -> dict[Any, str]:
+    """Start the task on each living node that there are arguments for: the node's address by Ray's task."""
+    from ray.util.scheduling_strategies import (  # type: ignore[import-not-found,unused-ignore]
+        NodeAffinitySchedulingStrategy,
+    )
+
+    remote = ray.remote(num_cpus=0, max_retries=0)(request_task())
+    tasks = {}
+    for node in ray.nodes():
+        given = arguments(node["NodeID"]) if node["Alive"] else None
+        if given is not None:
+            strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            tasks[remote.options(scheduling_strategy=strategy).remote(*given)] = node["NodeManagerAddress"]
+    return tasks
+
+
+def _keep_hang(ray: Any) -> int:
+    paths = hang.Paths()
+    own = ray.get_runtime_context().get_node_id()
+    tasks = _on_nodes(ray, lambda node: None if node == own else (paths.request, paths.taken, HANG_PATIENCE, 0.0))
+    for line in refusals(ray, tasks, HANG_PATIENCE):
+        print(f"nothing kept of {line}", file=sys.stderr, flush=True)
+    with open(paths.others, "w", encoding="ascii") as stream:
+        stream.write(f"{time.time()}\n")
     return 0

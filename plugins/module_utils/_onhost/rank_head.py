@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .._lib import files, foreign
-from . import generation, rank_link, serving
+from . import generation, hang, rank_link, serving
 from .notify import READY, notify
 from .rank_process import Rank, drop_caches, name_of, served
 
@@ -39,6 +39,8 @@ class Member:
     remembered: int = 0
     stale: list[str] = dataclasses.field(default_factory=list)
     signs: dict[str, Any] = dataclasses.field(default_factory=dict)
+    #: the newest of the watchdog's wishes that it has answered
+    kept: int = 0
 
 
 class Head:
@@ -59,19 +61,24 @@ class Head:
         self.failure = ""
         self.complaints: set[str] = set()
         self.beat: asyncio.Task[None] | None = None
+        self.relay: asyncio.Task[None] | None = None
+        #: when (µs) the watchdog wanted to know what the ranks do; 0 where nobody waits for it
+        self.wish = 0
 
     async def run(self) -> int:
         server = await asyncio.start_server(
             self._serve, self.settings.head_address, self.settings.port, limit=rank_link.LINE_LIMIT
         )
         self.beat = asyncio.create_task(self._beat())
+        self.relay = asyncio.create_task(self._relay())
         try:
             await self._gather()
             await self._prepare()
             return await self._serve_generation()
         finally:
-            if self.beat is not None:
-                self.beat.cancel()
+            for task in (self.beat, self.relay):
+                if task is not None:
+                    task.cancel()
             # the workers hear it before the own rank takes its time to stop
             server.close()
             for member in list(self.members.values()):
@@ -209,6 +216,7 @@ class Head:
             raise ValueError("not a message of the group")
         news = (state, number) != (member.state, member.generation)
         member.state, member.generation, member.signs = state, number, signs
+        member.kept = foreign.whole(message.get("hang") or 0)
         member.stale = [foreign.text_of(path, 4096) for path in stale]
         return news
 
@@ -265,6 +273,7 @@ class Head:
             "admitted": mine,
             "model": self.model,
             "overdue": self._overdue(state),
+            "hang": self.wish,
         }
 
     def _overdue(self, state: Mapping[str, Any]) -> bool:
@@ -281,6 +290,21 @@ class Head:
             await asyncio.sleep(self.settings.heartbeat)
             self.rank.look(self._overdue(files.read_json(self.settings.watchdog_state)))
             await self._tell_all()
+
+    async def _relay(self) -> None:
+        """Pass on that the watchdog wants to know what the ranks do, and tell it when all others have answered."""
+        paths = self.settings.hang
+        known = hang.stamp(paths.wanted)
+        while True:
+            await asyncio.sleep(min(0.2, self.settings.heartbeat))
+            newest = hang.stamp(paths.wanted)
+            if newest != known and self.phase == rank_link.RUN:
+                known, self.wish = newest, newest // 1000
+                await self._tell_all()
+            if self.wish and all(member.kept >= self.wish for member in self.members.values()):
+                self.wish = 0
+                with contextlib.suppress(OSError):
+                    files.write_in_place(paths.others, f"{time.time()}\n")
 
     def publish(self) -> None:
         state = {

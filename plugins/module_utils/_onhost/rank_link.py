@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._lib import files, foreign
-from . import generation, serving
+from . import generation, hang, serving
 from .rank_state import STATE
 
 CONFIG = "/etc/sparkthor/group.json"
@@ -54,6 +54,8 @@ class Settings:
     patience: float = 20.0
     retry: float = 1.0
     drop_patience: float = 20.0
+    #: where the watchdog asks for what the ranks do, and where this host says what it did
+    hang: hang.Paths = dataclasses.field(default_factory=hang.Paths)
     #: run after each end of the rank, where killing its processes is not enough
     cleanup: list[str] = dataclasses.field(default_factory=list)
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._lib import files
-from . import life, progress, serving
+from . import hang, life, progress, serving
 from .rank_link import LINE_LIMIT, RankError, Settings
 
 
@@ -45,6 +45,17 @@ async def drop_caches(settings: Settings) -> str:
             return ""
         await asyncio.sleep(0.1)
     return "sparkthor-drop-caches.service did not answer"
+
+
+async def keep_hang(settings: Settings) -> None:
+    """Have this host's own system keep what the ranks do; back when it has, or when nobody waits any more."""
+    before = {settings.hang.taken: hang.stamp(settings.hang.taken)}
+    try:
+        # with a container this is root's, in a folder of the serving user's
+        files.write_in_place(settings.hang.request, f"{settings.head} restarts the engine\n")
+    except OSError:
+        return
+    await asyncio.to_thread(hang.wait, before, hang.DEADLINE)
 
 
 def served(command: Sequence[str]) -> str:

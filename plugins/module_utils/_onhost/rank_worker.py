@@ -18,7 +18,7 @@ from typing import Any
 from .._lib import foreign
 from . import rank_link, series, serving
 from .notify import READY, notify
-from .rank_process import Rank, drop_caches, served
+from .rank_process import Rank, drop_caches, keep_hang, served
 
 
 class Worker:
@@ -35,6 +35,9 @@ class Worker:
         self.said = ""
         self.said_at = 0.0
         self.asked = False
+        #: which of the watchdog's wishes this host has answered, and the answer under way
+        self.kept = 0
+        self._keeping: asyncio.Task[None] | None = None
         #: before this program ends, so that the next one does not come at once
         self.pause = 0.0
         # the settings were read then; a rank must not start with a configuration that was declared anew since
@@ -132,6 +135,7 @@ class Worker:
     async def _obey(self, link: rank_link.Link, word: Mapping[str, Any]) -> str:
         """Why this program should end, or nothing."""
         self.asked = bool(word.get("overdue"))
+        self._keep(link, foreign.whole(word.get("hang") or 0))
         phase, generation = word.get("phase"), foreign.whole(word.get("generation") or 0)
         if not phase or self.state == rank_link.FAILED:
             return ""
@@ -182,10 +186,23 @@ class Worker:
             self._tell(f"generation {generation} runs without this rank: waiting for the next")
         return ""
 
+    def _keep(self, link: rank_link.Link, wish: int) -> None:
+        """Answer a wish of the watchdog's once, beside all else: the restart waits for it."""
+        if self.state != rank_link.RUNNING or wish <= self.kept or (self._keeping and not self._keeping.done()):
+            return
+
+        async def keep() -> None:
+            await keep_hang(self.settings)
+            self.kept = wish
+            with contextlib.suppress(*rank_link.BROKEN):
+                await self._report(link)
+
+        self._keeping = asyncio.create_task(keep())
+
     async def _report(self, link: rank_link.Link, **more: Any) -> None:
         stale = self.rank.stale() if self.state == rank_link.RUNNING else []
         signs = {"signs": self.rank.signs} if self.rank.signs else {}
-        await link.send(state=self.state, generation=self.generation, stale=stale, **signs, **more)
+        await link.send(state=self.state, generation=self.generation, stale=stale, hang=self.kept, **signs, **more)
 
     async def _report_failure(self, link: rank_link.Link) -> None:
         code = await self.rank.wait()

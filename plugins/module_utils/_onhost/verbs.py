@@ -14,6 +14,7 @@ VERBS = {
     "exporter": "exporter",
     "front-config": "front_config",
     "front-tokens": "front_tokens",
+    "hang": "hang",
     "launch": "launch",
     "nodes-prepare": "nodes_prepare",
     "on-demand": "on_demand_service",

@@ -30,6 +30,7 @@ from .._lib import files
 from . import (
     answers,
     former_head,
+    hang,
     life,
     notify,
     observation,
@@ -51,6 +52,8 @@ SIGNS_EVERY = 6.0
 SAY_AGAIN_AFTER = 30.0
 #: seconds for all simple tasks together: a model that thinks slowly is given time, and serves meanwhile
 ANSWERS_WITHIN = 300.0
+#: causes of a restart that ranks which hang explain
+HUNG = ("completion", "load_stalled")
 #: how often a head that waits for its hosts asks whether another one was declared
 SUCCESSOR_EVERY = 30.0
 
@@ -67,6 +70,9 @@ def group_signs(config: Mapping[str, Any], _ranks: Mapping[str, str]) -> Mapping
 
 class Service:
     """One round after the other; every door to the outside can be replaced by a test."""
+
+    #: where the hosts keep what the ranks of a hung engine do; None where nobody does
+    keeps: hang.Paths | None = None
 
     def __init__(
         self,
@@ -312,6 +318,8 @@ class Service:
         if other_size:
             self._leave_out(self.machine.without)
         if decision.restart and (other_size or not self._started_anew(seen.unit)):
+            if decision.restart in HUNG:
+                self._keep_hang(decision)
             error = serving.restart(self.unit, decision.kill, self.runner)
             if error:
                 self._complain(f"the serving group cannot be restarted: {error}")
@@ -320,6 +328,23 @@ class Service:
         if decision.ask:
             self.start_tasks(seen.unit.invocation)
         return decision
+
+    def _keep_hang(self, decision: watchdog.Decision) -> None:
+        """Have all hosts keep what their ranks do, and wait for it, but not for long."""
+        if self.keeps is None:
+            return
+        several = len(self.machine.settings.expected) - len(self.machine.without) > 1
+        files_of = (self.keeps.taken, *((self.keeps.others,) if several else ()))
+        before = {path: hang.stamp(path) for path in files_of}
+        try:
+            self.hands.write(self.keeps.wanted, f"{self.unit}: {decision.detail}\n")
+        except OSError as error:
+            self._complain(f"{self.keeps.wanted} cannot be written: {error.strerror}")
+            return
+        late = hang.wait(before, hang.DEADLINE)
+        if late:
+            what = "this host" if self.keeps.taken in late else "another host"
+            self.say(f"{what} has not kept within {hang.DEADLINE:.0f} s what its ranks do; the restart does not wait")
 
     def _started_anew(self, unit: observation.Unit) -> bool:
         """Whether somebody has started the unit since it was looked at, which takes seconds when hosts are silent."""
@@ -450,7 +475,7 @@ def written(config: Mapping[str, Any]) -> list[str]:
     own = places_of(config)
     # which host is the head is the matter of the host's own group
     marker = [] if own.name else [former_head.MARKER]
-    return [state_path(config), metrics_path(config), own.starts, own.degraded, *marker]
+    return [state_path(config), metrics_path(config), own.starts, own.degraded, hang.WANTED, *marker]
 
 
 def places_of(config: Mapping[str, Any]) -> places.Places:
@@ -502,6 +527,7 @@ def supervise(config: Mapping[str, Any], server: HealthServer, hands: watchdog_h
         **({} if own.name else _of_the_head(hands)),
         hands=hands,
     )
+    service.keeps = hang.Paths() if os.path.exists(hang.UNIT) else None
     service.take_up()
     server.service = service
     threading.Thread(target=server.serve_forever, name="health", daemon=True).start()

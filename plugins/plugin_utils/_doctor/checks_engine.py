@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
@@ -24,6 +25,35 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosi
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import MINIMUM_SECRET_LENGTH
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import engine_version, parallel
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_args import REMOVED, UTILIZATION_EDGE
+
+#: seconds for which a hang is worth telling
+RECENT = 86400.0
+
+
+def _last_call(stack: str) -> str:
+    """The innermost line of the first thread in py-spy's words: ``    name (file.py:12)``."""
+    lines = stack.splitlines()
+    first = next((at for at, line in enumerate(lines) if line.startswith("Thread ")), None)
+    return "" if first is None or first + 1 >= len(lines) else " ".join(lines[first + 1].split())[:160]
+
+
+@check
+def engine_hung(case: Case) -> Iterator[Hit]:
+    for host, evidence in hosts_read(case):
+        for record in list(evidence.get("hangs") or ())[:1]:
+            if float(evidence["ended"]) - record["taken"] > RECENT:
+                continue
+            when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(record["taken"]))
+            said = [f"{when}: {record['reason'] or 'the engine was restarted'}"]
+            for one in record["processes"][:4]:
+                where = _last_call(one["stack"]) or ", ".join(one["waits_in"]) or "no place in the kernel"
+                said.append(f"{one['title']} ({one['state']}) was in {where}")
+            for gpu in record["gpus"]:
+                words = (("sm_mhz", "MHz"), ("watts", "W"), ("utilization", "%"), ("celsius", "°C"))
+                shown = [f"{gpu[key]:g} {unit}" for key, unit in words if gpu.get(key) is not None]
+                said.append(f"GPU: {', '.join([*shown, *gpu.get('slowed', ())])}")
+            said += [f"NCCL: {line.strip()[:200]}" for line in record["nccl"].splitlines() if "rror" in line][:3]
+            yield Hit(host, said, "/var/lib/sparkthor-hangs")
 
 
 @check

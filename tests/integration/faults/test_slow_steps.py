@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import threading
@@ -12,6 +13,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.hang import FOLDER
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.patience import (
     LEAST_BOUND,
     LEAST_PATIENCE,
@@ -81,6 +83,7 @@ def wedge(site: Site, watch: Watch, seconds: float, word: str = steps.WEDGED) ->
     """A step that never ends on one rank, with a client that waits for it."""
     limit = patience(seconds)
     before = dict(watch.newest["restarts"])
+    kept = kept_hangs(site)
     steps.set_step(site, word, site.worker)
     client = threading.Thread(
         target=lambda: site.endpoint.complete(2, stream=False, timeout=limit + 300, prompt=steps.PROMPT), daemon=True
@@ -94,6 +97,15 @@ def wedge(site: Site, watch: Watch, seconds: float, word: str = steps.WEDGED) ->
     print(f"noticed after {time.monotonic() - begun:.0f} s (bound {bound(seconds)}, patience {limit})")
     wait(lambda: watch.state == "serving", 600, "serving again")
     client.join(60)
+    # what the ranks did is kept of every host, the rank that did not go on among them
+    assert all(newest > kept[host] for host, newest in kept_hangs(site).items()), kept_hangs(site)
+    record = json.loads(site.on(site.worker, f"cat {FOLDER}/{kept_hangs(site)[site.worker]}"))
+    assert any("RayWorker" in entry["title"] for entry in record["processes"]), record
+
+
+def kept_hangs(site: Site) -> dict[str, str]:
+    """The newest record's name by host."""
+    return {host: site.on(host, f"ls {FOLDER} | tail -1").strip() for host in site.hosts}
 
 
 def test_a_wedged_rank_that_turns_in_circles_is_noticed_within_two_minutes(site: Site) -> None:

@@ -12,21 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import nodes_prepare
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import hang, nodes_prepare
 
 
 def test_the_task_waits_for_the_hosts_own_system(tmp_path: Path) -> None:
     request, done = tmp_path / "request", tmp_path / "done"
     answer = threading.Timer(0.2, done.write_text, ("1",))
     answer.start()
-    assert nodes_prepare.drop_caches_task()(str(request), str(done), 20.0, 0.0) == ""
+    assert nodes_prepare.request_task()(str(request), str(done), 20.0, 0.0) == ""
     answer.join()
     assert float(request.read_text()) > 0
 
 
 def test_the_task_says_why_not(tmp_path: Path) -> None:
-    task = nodes_prepare.drop_caches_task()
-    assert task(str(tmp_path / "request"), str(tmp_path / "done"), 0.0, 60.0) == (
+    task = nodes_prepare.request_task()
+    assert task(str(tmp_path / "drop-caches"), str(tmp_path / "done"), 0.0, 60.0) == (
         "sparkthor-drop-caches.service did not answer"
     )
     assert task(str(tmp_path / "no" / "request"), "", 0.0, 0.0).endswith("/no/request: No such file or directory")
@@ -39,12 +39,13 @@ def test_what_the_head_dropped_before_the_gate_is_not_dropped_under_the_engines_
     request, done = tmp_path / "request", tmp_path / "done"
     done.touch()
     os.utime(done, (time.time() - age,) * 2)
-    answer = nodes_prepare.drop_caches_task()(str(request), str(done), 0.0, nodes_prepare.RECENT)
+    answer = nodes_prepare.request_task()(str(request), str(done), 0.0, nodes_prepare.RECENT)
     assert (bool(answer), request.exists()) == (asked, asked)
 
 
-def test_only_the_own_node_may_keep_what_it_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: dict[str, float] = {}
+def fake_ray(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, tuple[str, str, float, float]], list[str]]:
+    """Nodes a (the own one), b and c (dead): with what the task was started by node, and who was asked."""
+    told: dict[str, tuple[str, str, float, float]] = {}
     asked: list[str] = []
 
     class Remote:
@@ -52,8 +53,8 @@ def test_only_the_own_node_may_keep_what_it_dropped(monkeypatch: pytest.MonkeyPa
             self.node = scheduling_strategy
             return self
 
-        def remote(self, _request: str, _done: str, _patience: float, recent: float) -> str:
-            told[self.node] = recent
+        def remote(self, *given: Any) -> str:
+            told[self.node] = given
             return self.node
 
     ray = types.ModuleType("ray")
@@ -71,14 +72,29 @@ def test_only_the_own_node_may_keep_what_it_dropped(monkeypatch: pytest.MonkeyPa
     for name, module in (("ray", ray), ("ray.util", types.ModuleType("ray.util")), (strategies.__name__, strategies)):
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.9:6379")
+    return told, asked
+
+
+def test_only_the_own_node_may_keep_what_it_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, asked = fake_ray(monkeypatch)
     assert nodes_prepare.main(["10.0.0.1:6379"]) == 0
     assert asked == ["10.0.0.1:6379"]
-    assert told == {"a": nodes_prepare.RECENT, "b": 0.0}
+    assert {node: given[3] for node, given in told.items()} == {"a": nodes_prepare.RECENT, "b": 0.0}
+
+
+def test_the_other_nodes_keep_what_their_ranks_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told, _asked = fake_ray(monkeypatch)
+    paths = hang.Paths(others=str(tmp_path / "others"))
+    monkeypatch.setattr(hang, "Paths", lambda: paths)
+    assert nodes_prepare.main(["10.0.0.1:6379", "--hang"]) == 0
+    # the head's own is read by its own unit
+    assert told == {"b": (hang.REQUEST, hang.TAKEN, nodes_prepare.HANG_PATIENCE, 0.0)}
+    assert hang.stamp(paths.others)
 
 
 def test_the_task_carries_all_that_it_needs() -> None:
     """Ray's workers do not have this package: a global name of it would not be found there."""
-    code = nodes_prepare.drop_caches_task().__code__
+    code = nodes_prepare.request_task().__code__
     assert "<locals>" in code.co_qualname
     names = {
         *code.co_names,

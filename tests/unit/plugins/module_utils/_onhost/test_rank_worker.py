@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    hang,
     rank_head,
     rank_link,
     rank_worker,
@@ -201,5 +202,31 @@ def test_strange_words_of_a_head_end_a_connection_and_nothing_else(tmp_path: Pat
         await until(lambda: len(met) > 2 or site.tasks["two"].done())
         assert not site.tasks["two"].done()
         server.close()
+
+    run(tmp_path, story)
+
+
+def test_all_hosts_keep_what_their_ranks_do_when_the_watchdog_wants_it(tmp_path: Path) -> None:
+    def paths(host: str) -> hang.Paths:
+        return hang.Paths(*(str(tmp_path / f"{host}.{name}") for name in ("wanted", "request", "taken", "others")))
+
+    async def story(site: Site) -> None:
+        for host in HOSTS.values():
+            site.start(host, hang=paths(host))
+        await site.running()
+        await until(lambda: all(site.sides[host].state == rank_link.RUNNING for host in ("two", "three")))
+        head = paths("one")
+        (tmp_path / "one.wanted").write_text("it hangs\n")
+        # the hosts' own systems, which sparkthor-hang.path starts
+        await until(lambda: all((tmp_path / f"{host}.request").exists() for host in ("two", "three")))
+        (tmp_path / "two.taken").write_text("1")
+        await asyncio.sleep(0.5)
+        assert not hang.stamp(head.others)
+        (tmp_path / "three.taken").write_text("1")
+        await until(lambda: hang.stamp(head.others) > 0)
+        # once for each wish
+        asked = [hang.stamp(paths(host).request) for host in ("two", "three")]
+        await asyncio.sleep(0.5)
+        assert asked == [hang.stamp(paths(host).request) for host in ("two", "three")]
 
     run(tmp_path, story)

@@ -16,6 +16,7 @@ import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import peer
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     former_head,
+    hang,
     patience,
     serving,
     watchdog_hands,
@@ -51,6 +52,58 @@ def test_service_serves_then_restarts_a_broken_engine(engine: Engine, tmp_path: 
     ]
     assert said[-1].startswith("restarting: completion answered 500")
     assert said[-1].endswith("(restart, cause: completion)")
+
+
+def hung(engine: Engine, one: service.Service) -> None:
+    """Two completions in a row that fail."""
+    one.round()
+    settle(one)
+    one.round()
+    engine.status = 500
+    one.machine.probe_ended_at = float("-inf")
+    one.round()
+    settle(one)
+    one.round()
+    settle(one)
+
+
+def test_what_the_ranks_do_is_kept_before_the_restart(engine: Engine, tmp_path: Path, config: str) -> None:
+    paths = hang.Paths(*(str(tmp_path / name) for name in ("wanted", "request", "taken", "others", "folder")))
+    kept_at: list[bool] = []
+
+    class Noting(Systemd):
+        def __call__(self, argv: list[str], seconds: float) -> tuple[int, str, str]:
+            if "restart" in argv:
+                kept_at.append(os.path.exists(paths.taken))
+            return super().__call__(argv, seconds)
+
+    class Hands(watchdog_hands.Hands):
+        def write(self, path: str, text: str) -> None:
+            super().write(path, text)
+            if path == paths.wanted:
+                Path(paths.taken).write_text("now")
+
+    one, said = make_service(tmp_path, config, Noting(), hands=Hands())
+    one.keeps = paths
+    hung(engine, one)
+    assert one.round().restart == "completion"
+    assert kept_at == [True]
+    assert Path(paths.wanted).read_text().startswith("sparkthor-vllm.service: completion answered 500")
+    assert not any("has not kept" in line for line in said)
+
+
+def test_the_restart_does_not_wait_for_a_host_that_keeps_nothing(
+    engine: Engine, tmp_path: Path, config: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hang, "DEADLINE", 0.3)
+    paths = hang.Paths(*(str(tmp_path / name) for name in ("wanted", "request", "taken", "others", "folder")))
+    systemd = Systemd()
+    one, said = make_service(tmp_path, config, systemd)
+    one.keeps = paths
+    hung(engine, one)
+    assert one.round().restart == "completion"
+    assert ["--no-block", "restart", "sparkthor-vllm.service"] in systemd.calls
+    assert any("this host has not kept within" in line for line in said)
 
 
 def answering(engine: Engine, tmp_path: Path, config: str) -> tuple[service.Service, Systemd]:
@@ -454,12 +507,11 @@ def test_the_watchdog_of_a_group_beside_another_writes_its_own_files_alone() -> 
     of_host, beside = (set(service.written(config)) for config in ({}, {"beside": "embed"}))
     assert of_host == {
         *(serving.STATE, serving.STARTS, serving.DEGRADED, "/run/sparkthor/watchdog/metrics.prom"),
-        former_head.MARKER,
+        *(hang.WANTED, former_head.MARKER),
     }
     run = "/run/sparkthor/beside/embed"
-    assert beside == {
-        f"{run}/{name}" for name in ("state.json", "vllm-starts.json", "degraded.json", "watchdog/metrics.prom")
-    }
+    own = ("state.json", "vllm-starts.json", "degraded.json", "watchdog/metrics.prom")
+    assert beside == {hang.WANTED, *(f"{run}/{name}" for name in own)}
 
 
 def test_only_the_watchdog_of_the_hosts_own_group_asks_for_another_head(monkeypatch: pytest.MonkeyPatch) -> None:

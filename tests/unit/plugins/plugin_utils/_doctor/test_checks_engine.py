@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import Case, Serve
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks_engine import answers_wrong
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks_engine import answers_wrong, engine_hung
 
 from tests.unit.plugins.plugin_utils._doctor.sound_cluster import ev, found, process, world
 
@@ -86,3 +86,34 @@ def test_what_a_lab_cannot_lay(change: Callable[[Case], None], expected: list[An
     case = world()
     change(case)
     assert found(case) == expected
+
+
+@pytest.mark.parametrize(("ago", "expected"), [(3600, [("engine-hung", ("a",))]), (30 * 86400, [])])
+def test_where_the_ranks_of_a_hung_engine_were(ago: float, expected: list[Any]) -> None:
+    case = world()
+    ev(case, "a")["hangs"] = [
+        {
+            "taken": ev(case, "a")["ended"] - ago,
+            "reason": "sparkthor-vllm.service: no token for 2 min",
+            "processes": [
+                {
+                    "title": "VLLM::Worker_TP0",
+                    "state": "S",
+                    "waits_in": ["futex_wait"],
+                    "stack": 'Thread 7 (idle): "MainThread"\n    all_reduce (pynccl.py:149)\n',
+                },
+                {"title": "VLLM::EngineCore", "state": "D", "waits_in": ["nvidia_ioctl"], "stack": ""},
+            ],
+            "nccl": "Errors\n  rank 1 does not answer",
+            "gpus": [{"sm_mhz": 650.0, "watts": 14.0, "utilization": 96.0, "celsius": None, "slowed": []}],
+            "late": [],
+        }
+    ]
+    assert found(case) == expected
+    if expected:
+        (hit,) = engine_hung(case)
+        assert hit.evidence[1:4] == [
+            "VLLM::Worker_TP0 (S) was in all_reduce (pynccl.py:149)",
+            "VLLM::EngineCore (D) was in nvidia_ioctl",
+            "GPU: 650 MHz, 14 W, 96 %",
+        ]

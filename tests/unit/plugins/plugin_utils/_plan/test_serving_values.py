@@ -47,7 +47,7 @@ def test_the_head_serves_and_watches(variables: dict[str, Any]) -> None:
     good = {item["path"]: item.get("mode") for item in planned["state"]["directories"]}["/var/lib/sparkthor-last-good"]
     assert good == "0700"
     assert set(units(planned)) == {
-        *("sparkthor.target", "sparkthor-drop-caches.path", "sparkthor-front.service"),
+        *("sparkthor.target", "sparkthor-drop-caches.path", "sparkthor-hang.path", "sparkthor-front.service"),
         *("sparkthor-watchdog.service", "sparkthor-vllm.service"),
         *("sparkthor-address.service", "sparkthor-tokens.service", "sparkthor-on-demand.service"),
     }
@@ -77,6 +77,19 @@ def test_page_caches_are_dropped_beside_the_imports(variables: dict[str, Any]) -
     assert "vllm.env" not in "\n".join(contained)
 
 
+def test_the_head_of_ray_asks_the_other_hosts_what_their_ranks_do(variables: dict[str, Any]) -> None:
+    found = files(plan(variables))
+    here = found["/etc/systemd/system/sparkthor-hang.service"]
+    assert "Wants=sparkthor-hang-nodes.service" in here
+    assert "--py-spy=/opt/sparkthor/venv/bin/py-spy" in here
+    others = found["/etc/systemd/system/sparkthor-hang-nodes.service"]
+    assert "nodes-prepare 10.0.0.1:6379 --hang\n" in others
+    assert "User=sparkthor\n" in others
+    without = plan(variables, vllm_serve_executor="mp")
+    assert "Wants=" not in files(without)["/etc/systemd/system/sparkthor-hang.service"]
+    assert "/etc/systemd/system/sparkthor-hang-nodes.service" in without["state"]["absent"]
+
+
 def test_the_engine_core_may_be_forked(variables: dict[str, Any]) -> None:
     planned = plan(variables, vllm_serve_env={"VLLM_WORKER_MULTIPROC_METHOD": "fork"})
     assert 'VLLM_WORKER_MULTIPROC_METHOD="fork"' in files(planned)["/etc/sparkthor/vllm.env"].splitlines()
@@ -87,6 +100,8 @@ def test_a_worker_of_ray_has_no_engine_of_its_own(variables: dict[str, Any]) -> 
     assert set(files(planned)) == {
         "/etc/sparkthor/cluster.json",
         "/etc/systemd/system/sparkthor-drop-caches.path",
+        "/etc/systemd/system/sparkthor-hang.path",
+        "/etc/systemd/system/sparkthor-hang.service",
         "/etc/systemd/system/sparkthor.target",
         "/etc/tmpfiles.d/sparkthor-serving.conf",
     }
