@@ -72,7 +72,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import u
 Groups = dict[str, list[str]]
 _STAGES = ("sources", "inventory", "facts", "hosts", "engine", "usage")
 #: roles that read what the plan says of serving
-_SERVING_ROLES = frozenset(("engine", "model_store", "ray_node", "ray_head", "ray_worker", "vllm_serve"))
+_SERVING_ROLES = frozenset(("engine", "model_store", "ray_node", "vllm_serve"))
 
 
 def _placed(message: str, hosts: Sequence[str]) -> str:

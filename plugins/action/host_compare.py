@@ -30,7 +30,6 @@ _TAKE = frozenset(("firewall", "os_hardening"))
 class ActionModule(Action):
     ARGUMENTS = {
         "roles": {"type": "list", "elements": "str", "default": []},
-        "everything": {"type": "bool", "default": False},
         "probe": {"type": "dict", "default": {}},
     }
 
@@ -39,8 +38,8 @@ class ActionModule(Action):
         wanted = ORDER if arguments["roles"] == [ALL] else arguments["roles"]
         compared = [role for role in wanted if role in in_run]
         self._refused: list[str] = []
-        everything = arguments["everything"]
-        comparisons, unknown, facts = self._comparisons(compared, everything)
+        self._unknown = ""
+        comparisons, facts = self._comparisons(compared)
         folders = self._folders() if _GIVEN_FOLDERS & set(compared) else {}
         probe = arguments["probe"]
         if probe:
@@ -53,18 +52,16 @@ class ActionModule(Action):
         room = self._room(folders) if "model_store" in compared else {}
         exposure = self._way_in() if _TAKE.intersection(compared) else ""
         if probe or folders or room or exposure or any(item.get("module") for item in comparisons):
-            given = {"probe": probe, "folders": folders, "everything": everything, "comparisons": comparisons}
+            given = {"probe": probe, "folders": folders, "comparisons": comparisons}
             given |= {name: value for name, value in (("exposure", exposure), ("room", room)) if value}
             outcome = self.execute("host_compare", given)
         outcome["compared"] = compared
         outcome["refused"] = [*self._refused, *(outcome.get("refused") or [])]
-        if everything:
-            not_made = [{"role": role, "what": f"not compared: {why}", "since": ""} for role, why in unknown.items()]
-            name = host_name.told((self.vars.get("ansible_facts") or {}).get("sparkthor_node") or {})
-            own = [{"role": "host", "what": name, "since": ""}] if name else []
-            outcome["differences"] = [*own, *(outcome.get("differences") or []), *not_made]
-        elif "drift" in outcome and not outcome["drift"]:
-            outcome["drift"] = next((f"{role}: {why}" for role, why in unknown.items()), "")
+        outcome["unknown"] = self._unknown
+        if "drift" in outcome:
+            outcome["drift"] = outcome["drift"] or self._unknown
+        if told := host_name.told((self.vars.get("ansible_facts") or {}).get("sparkthor_node") or {}):
+            outcome["renamed"] = told
         if facts and "engine" in (outcome.get("converged") or []):
             outcome["ansible_facts"] = facts
         return outcome
@@ -85,32 +82,25 @@ class ActionModule(Action):
         node = (self.vars.get("ansible_facts") or {}).get("sparkthor_node") or {}
         return str((node.get("management") or {}).get("netdev") or "")
 
-    def _comparisons(
-        self, compared: list[str], everything: bool
-    ) -> tuple[list[dict[str, Any]], dict[str, str], dict[str, Any]]:
-        """Comparisons, by role why it is not known what it wants, and the facts that the role engine would set.
-
-        Without ``everything`` the first role of which that is not known ends them.
+    def _comparisons(self, compared: list[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """Comparisons, up to the first role of which it is not known what it wants, and the facts that ``engine`` sets.
 
         What a role would refuse after others have changed the host is refused now, whatever is known of it.
         """
         comparisons: list[dict[str, Any]] = []
         variables, facts = dict(self.vars), {}
-        unknown: dict[str, str] = {}
         for role in compared:
             variables = role_variables(variables, role)
             self._plan(role, variables)
-            if unknown and not everything:
+            if self._unknown:
                 continue
             try:
                 comparisons += compare.prepare(role, self._wanted(role, variables), variables)
-            except AnsibleActionFail as error:
-                self._refused.append(str(error))
-                unknown[role] = str(error)
-                continue
             except Exception as error:
                 # the role will meet it again, and says what it is
-                unknown[role] = str(error)
+                self._unknown = f"{role}: {error}"
+                if isinstance(error, AnsibleActionFail):
+                    self._refused.append(str(error))
                 continue
             if role == "engine":
                 facts = {
@@ -118,7 +108,7 @@ class ActionModule(Action):
                     for key, value in variables["ansible_facts"].items()
                     if key == "sparkthor_engine" and value is not self.vars["ansible_facts"].get(key)
                 }
-        return comparisons, unknown, facts
+        return comparisons, facts
 
     def _wanted(self, role: str, variables: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         """The calls that the role's own tasks make, and on the head what its nodes are waited for with."""

@@ -34,12 +34,6 @@ options:
     type: list
     elements: str
     default: []
-  everything:
-    description:
-      - Makes all comparisons, also after one that finds drift, and returns what they find as RV(differences). For a
-        report on drift; a run of the roles needs the first alone.
-    type: bool
-    default: false
   probe:
     description:
       - How to probe the fabric ports. If empty, they are not probed.
@@ -96,18 +90,12 @@ EXAMPLES = r"""
       host: "{{ inventory_hostname }}"
       links: "{{ sparkthor_fabric[inventory_hostname].links }}"
   register: compared
-
-- name: Find everything that differs
-  sparkthor.cluster.host_compare:
-    roles: [os_hardening, roce_network]
-    everything: true
-  register: drift
 """
 
 RETURN = r"""
 converged:
   description: Roles that have nothing to do on this host.
-  returned: without O(everything)
+  returned: success
   type: list
   elements: str
   sample: [os_hardening, roce_network]
@@ -124,25 +112,19 @@ refused:
   type: list
   elements: str
 drift:
-  description: The first role that has something to do, and what; empty if none has.
-  returned: without O(everything)
+  description: The first role that has something to do, and what, or else RV(unknown); empty if none has.
+  returned: success
   type: str
   sample: "os_hardening: /etc/sysctl.d/60-sparkthor.conf"
-differences:
-  description: With O(everything), all that differs from what the roles want.
-  returned: with O(everything)
-  type: list
-  elements: dict
-  contains:
-    role:
-      description: The role whose it is.
-      type: str
-    what:
-      description: Files, units, or a sentence.
-      type: str
-    since:
-      description: When the newest of the files was written, in UTC; empty where no file tells.
-      type: str
+unknown:
+  description: The first role of which only a run can tell whether it has something to do, and why; empty if none is.
+  returned: success
+  type: str
+  sample: "engine: Docker has to be asked"
+renamed:
+  description: That the host has another name than when it was last set up.
+  returned: where it has
+  type: str
 probe:
   description: What was found at the fabric ports; M(sparkthor.cluster.cluster_plan) judges it.
   returned: with O(probe)
@@ -210,7 +192,6 @@ def main() -> None:
     module = QuietModule(
         argument_spec={
             "roles": {"type": "list", "elements": "str", "default": []},
-            "everything": {"type": "bool", "default": False},
             "probe": {"type": "dict", "default": {}},
             "folders": {"type": "dict", "default": {}},
             "room": {"type": "dict", "default": {}},
@@ -220,7 +201,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     # what the files of the roles hold is nobody's business, whatever becomes of the call
-    shown = {name: module.params[name] for name in ("roles", "everything", "probe", "folders")}
+    shown = {name: module.params[name] for name in ("roles", "probe", "folders")}
     invocation = {"module_args": {**shown, "comparisons": "..."}}
     result: dict[str, Any] = {"changed": False}
     if module.params["probe"]:
@@ -235,10 +216,7 @@ def main() -> None:
         from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import exposure
 
         result["exposure"] = exposure.read_now(module.params["exposure"])
-    if module.params["everything"]:
-        result["differences"] = compare.differences(module.params["comparisons"])
-    else:
-        result["converged"], result["drift"] = compare.compare(module.params["comparisons"])
+    result["converged"], result["drift"] = compare.compare(module.params["comparisons"])
     module.exit_json(invocation=invocation, **result)
 
 

@@ -164,6 +164,7 @@ def probe(number: int) -> dict[str, Any]:
     nics = ("enp1s0f1np1", "enP2p1s0f1np1")
     return {
         **{"converged": ["os_hardening"], "compared": ["os_hardening", "firewall"], "drift": "firewall: x"},
+        "unknown": "",
         "refused": [],
         "probe": {
             "ports": {name: {"present": True, "up": True, "carrier": True, "mtu": 9000} for name in nics},

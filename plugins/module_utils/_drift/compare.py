@@ -10,8 +10,6 @@ Code of a comparison is loaded when it is asked for: most hosts need few of them
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,11 +18,7 @@ PATIENCE = 5.0
 
 
 class Drift(Exception):
-    """Not converged, or not known to be; the message says what.  ``paths`` are the files that differ."""
-
-    def __init__(self, message: str, paths: Sequence[str] = ()) -> None:
-        super().__init__(message)
-        self.paths = tuple(paths)
+    """Not converged, or not known to be; the message says what."""
 
 
 def _checked(spec: dict[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -49,7 +43,7 @@ def _host_state(arguments: Mapping[str, Any]) -> None:
     if found.changed or found.deferred_units or found.warnings:
         parts = found.changed_paths + found.changed_units + found.changed_accounts + found.changed_sysctls
         what = ", ".join([*parts, *found.deferred_units, *found.warnings]) or "systemd reads its units again"
-        raise Drift(what, found.changed_paths)
+        raise Drift(what)
 
 
 def _netplan_apply(arguments: Mapping[str, Any]) -> None:
@@ -57,7 +51,7 @@ def _netplan_apply(arguments: Mapping[str, Any]) -> None:
 
     difference = netplan_change.difference(_checked(netplan_change.ARGUMENTS, arguments))
     if difference:
-        raise Drift(difference, [arguments["path"]] if arguments.get("path") else ())
+        raise Drift(difference)
 
 
 def _nccl_conf(arguments: Mapping[str, Any]) -> None:
@@ -70,7 +64,7 @@ def _nccl_conf(arguments: Mapping[str, Any]) -> None:
         before = b""
     present = {str(key): str(value) for key, value in arguments["present"].items()}
     if nccl.edit(before, present, list(arguments["absent"])) != before:
-        raise Drift(nccl.SYSTEM_FILE, [nccl.SYSTEM_FILE])
+        raise Drift(nccl.SYSTEM_FILE)
 
 
 def _firewall_apply(arguments: Mapping[str, Any]) -> None:
@@ -82,7 +76,7 @@ def _firewall_apply(arguments: Mapping[str, Any]) -> None:
     found = firewall.start()
     if found["changed"]:
         what = ", ".join(found["changed_paths"] + found["changed_units"]) or "the loaded table"
-        raise Drift(what, found["changed_paths"])
+        raise Drift(what)
 
 
 def _engine(arguments: Mapping[str, Any]) -> None:
@@ -160,18 +154,6 @@ def compare(comparisons: Sequence[Mapping[str, Any]]) -> tuple[list[str], str]:
         if role not in converged:
             converged.append(role)
     return converged, ""
-
-
-def differences(comparisons: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """All that differs: the ``role`` whose it is, ``what``, and ``since`` when, where a file tells; nothing ends it."""
-    found = [(str(item["role"]), _difference(item)) for item in comparisons]
-    return [{"role": role, "what": str(drift), "since": since(drift.paths)} for role, drift in found if drift]
-
-
-def since(paths: Sequence[str]) -> str:
-    """When the newest of the files was written, in UTC; empty if none of them is there."""
-    written = [os.lstat(path).st_mtime for path in paths if os.path.lexists(path)]
-    return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(max(written))) if written else ""
 
 
 def _difference(item: Mapping[str, Any]) -> Drift | None:

@@ -100,8 +100,7 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
         "converged": _LISTS,
         "compared": _LISTS,
         "refused": _LISTS,
-        "drift": str,
-        "differences": [{"role": str, "what": str, "since": str}],
+        **dict.fromkeys(("drift", "unknown", "renamed"), str),
         "probe": _PROBE,
         "exposure": {
             "firewall": bool,

@@ -15,7 +15,7 @@ from ansible.release import __version__ as core_version
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import versions
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable, printable_data
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import answer as _answer
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import compared
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import compared, differences
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.believed import believed, heard
 
 OLDEST_CORE = (2, 19)
@@ -91,7 +91,10 @@ class Action(ActionBase):  # type: ignore[misc]  # ansible-core ships no types: 
         result.update(outcome)
         if warnings:
             result["warnings"] = warnings
-        return result
+        # what is done once is of no host
+        if not self._task.check_mode or self._task.run_once:
+            return result
+        return differences.noted(result, self.vars, str(self._task.name), self._low_level_execute_command)
 
     def tell(self, text: str) -> None:
         """Show lines to whoever runs this: most of what is told came from a host, a log or a model."""

@@ -27,6 +27,7 @@ MAY: dict[str, tuple[str, ...]] = {
 WORDS: dict[str, tuple[str, ...]] = {
     "capture": ("-e", "capture_file=capture.tar.gz"),
     "doctor": ("-e", "doctor_json=doctor.json"),
+    "drift": ("--check",),
     "report": ("-e", "report_path=report.html"),
     "status": ("-e", "output=json", "-e", "output_file=status.json"),
 }

@@ -174,6 +174,22 @@ def test_one_run_fixes_every_kind_of_drift(cluster: Cluster) -> None:
         cluster.run(host, drift.make)
         cluster.run(host, drift.there)
 
+    arguments, variables = ["--check"], {"drift_fail": True}
+    told = run_playbook(
+        "playbooks/drift.yml", cluster.inventories, extra_vars=variables, arguments=arguments, name="told"
+    )
+    assert told.rc == 2, told.output[-3000:]
+    assert "differences from the plan" in told.output
+    for host, role, what in (
+        (0, "os_hardening", "/etc/security/limits.d/60-sparkthor.conf"),
+        (2, "os_hardening", "sysctl vm.swappiness"),
+        (1, "nccl_conf", "/etc/nccl.conf"),
+        (0, "roce_network", "/etc/netplan/40-cx7.yaml"),
+        (1, "firewall", "loaded table inet sparkthor"),
+    ):
+        lines = [line for line in told.output.splitlines() if f"{cluster.hosts[host]}: {role}: " in line]
+        assert any(what in line for line in lines), (host, role, lines)
+
     fixed = run_playbook("site.yml", cluster.inventories, name="drift")
     print(f"fixing {len(DRIFTS)} drifts: {fixed.seconds:.1f} s, {fixed.stages}")
     assert fixed.rc == 0, fixed.failures

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
-WRITERS = {"ray_node", "ray_head", "ray_worker", "vllm_serve"}
+WRITERS = {"ray_node", "vllm_serve"}
 #: entry points of the roles that write no unit
 HARMLESS = {"render.yml", "front.yml", "check.yml", "teardown"}
 

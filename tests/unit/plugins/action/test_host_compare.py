@@ -109,7 +109,7 @@ def test_what_cannot_be_known_ends_the_comparison(monkeypatch: pytest.MonkeyPatc
     result, calls = compare(monkeypatch, {"roles": ["one", "engine", "two"]}, {"converged": ["one"], "drift": ""})
     assert [item["role"] for item in calls[0]["comparisons"]] == ["one"]
     assert result["compared"] == ["one", "engine", "two"]
-    assert result["drift"] == "engine: Ask Docker"
+    assert result["drift"] == result["unknown"] == "engine: Ask Docker"
 
 
 def test_nobody_is_asked_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,31 +206,7 @@ def test_folders_that_variables_name_are_looked_at_on_the_host(monkeypatch: pyte
     assert answer["refused"][0] in result["refused"]
 
 
-def test_with_everything_what_cannot_be_known_ends_nothing(
-    monkeypatch: pytest.MonkeyPatch, roles: Callable[..., None]
-) -> None:
-    roles(one=state(**ONE), engine=UNKNOWN, two=state(**ONE))
-    differs = {"role": "two", "what": "/etc/x", "since": ""}
-    result, calls = compare(
-        monkeypatch, {"roles": ["one", "engine", "two"], "everything": True}, {"differences": [differs]}
-    )
-    assert calls[0]["everything"] is True
-    assert [item["role"] for item in calls[0]["comparisons"]] == ["one", "two"]
-    assert result["differences"] == [
-        differs,
-        {"role": "engine", "what": "not compared: Ask Docker", "since": ""},
-    ]
-
-
-def test_drift_names_a_host_that_was_renamed_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_was_renamed_by_hand_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     node = {"hostname": "kitchen", "declared": {"hostname": "spark-02"}}
-    for everything in (True, False):
-        result, _calls = compare(
-            monkeypatch,
-            {"roles": ["one"], "everything": everything},
-            {"differences": []} if everything else {},
-            ansible_facts={"sparkthor_node": node},
-        )
-        told = [item["what"] for item in result.get("differences", [])]
-        expected = ["its host name is kitchen; it was spark-02 when site.yml last set the host up"]
-        assert told == (expected if everything else [])
+    result, _calls = compare(monkeypatch, {"roles": ["one"]}, {}, ansible_facts={"sparkthor_node": node})
+    assert result["renamed"] == "its host name is kitchen; it was spark-02 when site.yml last set the host up"

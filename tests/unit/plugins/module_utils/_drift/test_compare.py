@@ -222,27 +222,6 @@ def test_serving(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], converg
     assert (found, why) == ([], "a: what serves is not kept for a rollback yet")
 
 
-def test_everything_that_differs_is_told_with_its_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    old, new = tmp_path / "old", tmp_path / "new"
-    for number, path in enumerate((old, new), 1):
-        path.touch()
-        os.utime(path, (number * 86400, number * 86400))
-
-    def differs(arguments: dict[str, Any]) -> None:
-        raise compare.Drift("two files", [str(old), str(new), str(tmp_path / "absent")])
-
-    def fails(_arguments: dict[str, Any]) -> None:
-        raise ValueError("no such unit")
-
-    comparisons = {"differs": differs, "fails": fails, "same": lambda _arguments: None}
-    monkeypatch.setattr(compare, "COMPARISONS", comparisons)
-    found = compare.differences([item("a", "fails"), item("b", "same"), item("c", "differs"), item("d")])
-    assert found == [
-        {"role": "a", "what": "no such unit", "since": ""},
-        {"role": "c", "what": "two files", "since": "1970-01-03 00:00:00Z"},
-    ]
-
-
 def test_serving_beside_another_group(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, Any]] = []
 
