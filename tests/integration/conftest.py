@@ -61,7 +61,7 @@ class Cluster:
 @pytest.fixture(scope="session")
 def cluster() -> Cluster:
     name = os.environ["SPARKLAB_NAME"]
-    inventory = TOP / "inventories" / os.environ.get("SPARKLAB_INVENTORY", "lab")
+    inventory = TOP / "inventories" / os.environ.get("SPARKLAB_INVENTORY", "lab_tiny")
     lab = Lab(name, home=TOP / ".lab")
     rows = lab.status()
     hosts = [row["host"] for row in rows]

@@ -44,8 +44,8 @@ class Cluster:
 
 
 CLUSTERS: Mapping[str, Cluster] = {
-    "ray": Cluster("lab", "ray", "10.84.1.0/24"),
-    "mp": Cluster("lab", "mp", "10.84.2.0/24", {"vllm_serve_executor": "mp"}),
+    "ray": Cluster("lab_tiny", "ray", "10.84.1.0/24"),
+    "mp": Cluster("lab_tiny", "mp", "10.84.2.0/24", {"vllm_serve_executor": "mp"}),
     "direct": Cluster("lab_direct", "ray", "10.84.3.0/24"),
 }
 

@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.faults", description=__doc__)
     parser.add_argument("names", nargs="*", help=f"faults (default: all): {', '.join(BY_NAME)}")
     parser.add_argument("--lab", help="name of a lab that serves")
-    parser.add_argument("--inventory", default="lab", help="its inventory, a folder of inventories/")
+    parser.add_argument("--inventory", default="lab_tiny", help="its inventory, a folder of inventories/")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each fault, kept ones included")
     parser.add_argument("--seed", type=int, help="for the order of power-on (default: drawn and printed)")
     parser.add_argument(

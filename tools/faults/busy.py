@@ -167,7 +167,7 @@ def measure(site: Site, minutes: float, deadline: float) -> Busy:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.faults.busy", description=__doc__)
     parser.add_argument("--lab", required=True)
-    parser.add_argument("--inventory", default="lab")
+    parser.add_argument("--inventory", default="lab_tiny")
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--deadline", type=float, default=5.0, help="of the watchdog's probe")
     parser.add_argument("--kept", type=Path, default=RESULTS / "busy.json")

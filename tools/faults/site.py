@@ -71,7 +71,7 @@ class Site:
     model: str = "tiny-qwen3"
 
     @classmethod
-    def open(cls, name: str, inventory: str = "lab") -> Site:
+    def open(cls, name: str, inventory: str = "lab_tiny") -> Site:
         lab = Lab(name, home=TOP / ".lab")
         return cls(lab, [TOP / "inventories" / inventory, TOP / ".lab" / name / "inventory.yml"])
 

@@ -161,7 +161,7 @@ def rows(runs: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[tuple[Any, 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lab", default="lab")
-    parser.add_argument("--inventory", default="lab", help="folder below inventories/ (default: %(default)s)")
+    parser.add_argument("--inventory", default="lab_tiny", help="folder below inventories/ (default: %(default)s)")
     parser.add_argument("--variants", default="before,beside", help=", ".join(VARIANTS))
     parser.add_argument("--rounds", type=int, default=2)
     arguments = parser.parse_args()

@@ -67,7 +67,7 @@ def names(folder: str = SHIPPED) -> list[str]:
 
 
 def offered(asked: str = "", folder: str = SHIPPED) -> list[str]:
-    """Recipes to propose: those of the lab's random models to nobody but who writes such a name."""
+    """Recipes to propose: those of the lab's own models to nobody but who writes such a name."""
     return [name for name in names(folder) if not name.startswith("tiny-") or asked.startswith("tiny")]
 
 

@@ -38,7 +38,7 @@ def test_serving_comes_back_by_itself(cluster: Cluster, results: Path, row: Row)
 def test_a_killed_controller_leaves_nothing_that_the_next_run_cannot_finish(
     cluster: Cluster, results: Path, layer: str, count: int
 ) -> None:
-    where = ["--lab", cluster.lab.name, "--inventory", "lab"] if layer == "serving" else ["--lab", "mol-killed"]
+    where = ["--lab", cluster.lab.name, "--inventory", "lab_tiny"] if layer == "serving" else ["--lab", "mol-killed"]
     kept = results / "controller.json"
     rc = controller.main(["--layer", layer, "--count", str(count), "--kept", str(kept), *where])
     assert rc == 0, [kill for kill in controller.read(kept) if not kill.holds]

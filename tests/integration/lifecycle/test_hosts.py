@@ -21,7 +21,7 @@ HOSTS = ["spark-01", "spark-02", "spark-03", "spark-04"]
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    made = Site("life-hosts", "lab", HOSTS, "10.79.16.0/24")
+    made = Site("life-hosts", "lab_tiny", HOSTS, "10.79.16.0/24")
     yield made
     made.lab.destroy()
 
