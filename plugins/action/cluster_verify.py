@@ -13,7 +13,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.module_utils._measure.arguments import ARGUMENTS, MEASURING
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import measurements, verify
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import burn, measurements, verify
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import results as _results
 
 
@@ -37,7 +37,9 @@ class ActionModule(Action):
         if seen.plan_error:
             raise AnsibleActionFail(f"verify needs a plan: {seen.plan_error}")
         if given["stage"] == "plan":
-            return {"changed": False, "plan": self._plan(seen.cluster, seen.fabric, seen.facts_by_host)}
+            wanted = burn.BURN in given["parts"] and (given["named"] or burn.idle(seen.facts_by_host))
+            plan = self._plan(seen.cluster, seen.fabric, seen.facts_by_host)
+            return {"changed": False, "plan": {**plan, "burn": wanted}}
         document = self._verdict(given, seen)
         folder = os.path.join(_results.results_folder(task_vars, given["folder"]), "verify")
         earlier = verify.read_history(_results.read_all(folder, 50))
@@ -101,21 +103,20 @@ class ActionModule(Action):
             and bool(_results.served(facts_by_host[cluster["head"]], cluster).get("model")),
         }
 
+    def _found(self, host: str, name: str | None) -> Any:
+        """What a host measured, an error, or None where it did not; a part that is not measured has no name."""
+        outcome = (self.vars["hostvars"][host].get(name) if name else None) or {}
+        if outcome.get("skipped"):
+            return None
+        if "found" not in outcome and outcome.get("msg"):
+            return {"error": str(outcome.get("msg"))[:300]}
+        return outcome.get("found")
+
     def _verdict(self, given: dict[str, Any], seen: _results.Seen) -> dict[str, Any]:
         status, facts, cluster, fabric, _plan_error = seen
         own, parts, plan = given["thresholds"], given["parts"], given["plan"]
-        everything = self.vars["hostvars"]
+        everything, found = self.vars["hostvars"], self._found
         hosts = cluster["hosts"]
-
-        def found(host, name):
-            # a part that is not measured has no name
-            outcome = (everything[host].get(name) if name else None) or {}
-            if outcome.get("skipped"):
-                return None
-            if "found" not in outcome and outcome.get("msg"):
-                return {"error": str(outcome.get("msg"))[:300]}
-            return outcome.get("found")
-
         limits = verify.cluster_limits(cluster, fabric, own)
         lines = verify.host_lines(status)
         tests = [test for host in plan["reached"] for test in plan["tests"][host]]
@@ -142,6 +143,9 @@ class ActionModule(Action):
                 lines += verify.collective_lines(
                     results, hosts, cluster["topology"], cluster["profile"], fabric, limits
                 )
+        if plan.get("burn"):
+            answers = {host: found(host, given["burn"]) for host in hosts if host in plan["reached"]}
+            lines += burn.burn_lines(answers, {host: facts[host]["node"] for host in answers})
         if "ray" in parts:
             lines += verify.ray_lines(status, {host: fabric[host] for host in hosts})
         if "serving" in parts:
@@ -155,7 +159,7 @@ class ActionModule(Action):
             "taken": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "cluster": status["cluster"],
             "group": _results.group_of(cluster),
-            "parts": parts,
+            "parts": [part for part in parts if part != burn.BURN or plan.get("burn")],
             "ok": all(entry["verdict"] not in (verify.FAIL, verify.UNPROVEN) for entry in lines),
             "lines": lines,
             "suspects": suspects,

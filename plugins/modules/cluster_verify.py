@@ -13,8 +13,8 @@ author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
   - In the stage V(plan) it decides from what M(sparkthor.cluster.node_info) read who measures towards whom.
-  - The stages V(agent), V(links), V(collective) and V(serving) measure on the hosts. What could not be measured is
-    returned as C(error) and fails no task, because the last stage judges all of it together.
+  - The stages V(agent), V(links), V(collective), V(burn) and V(serving) measure on the hosts. What could not be
+    measured is returned as C(error) and fails no task, because the last stage judges all of it together.
   - In the stage V(verdict) it compares what was measured with the thresholds, shows a table, keeps the result beside
     those of earlier runs, and fails if anything is below what is needed.
   - Nothing on any host is changed. The stages V(plan) and V(verdict) run on the controller, for all hosts together, and
@@ -32,9 +32,11 @@ options:
         perftest, else with several TCP streams.
       - V(collective) runs this host's rank of an all-reduce sweep with torch.distributed in the installed engine. All
         hosts have to run it at the same time, which one task of a play does.
+      - V(burn) loads every GPU of this host for O(seconds) with the installed engine's torch, and reads clock, power
+        and temperature meanwhile.
       - V(serving) asks the front proxy of this host for completions, one stream and several.
     type: str
-    choices: [plan, agent, links, collective, serving, verdict]
+    choices: [plan, agent, links, collective, burn, serving, verdict]
     default: plan
   nodes:
     description:
@@ -44,7 +46,7 @@ options:
   plan:
     description:
       - What the stage V(plan) returned.
-      - Needed in the stages V(agent), V(links), V(collective) and V(verdict).
+      - Needed in the stages V(agent), V(links), V(collective), V(burn) and V(verdict).
     type: dict
     default: {}
   links:
@@ -53,6 +55,15 @@ options:
   collective:
     description: Name of the variable in which each host's all-reduce was registered.
     type: str
+  burn:
+    description: Name of the variable in which each host's load of its GPUs was registered.
+    type: str
+  named:
+    description:
+      - In the stage V(plan), whether somebody named O(parts).
+      - If not, V(burn) is left out while something serves or a GPU is busy.
+    type: bool
+    default: true
   serving:
     description: Name of the variable in which the head's measurement of the API was registered.
     type: str
@@ -60,7 +71,7 @@ options:
     description: What is measured.
     type: list
     elements: str
-    choices: [links, collective, ray, serving]
+    choices: [links, collective, ray, serving, burn]
     default: [links, collective, ray, serving]
   thresholds:
     description: Own thresholds, by the names in C(docs/operations.md).
@@ -174,7 +185,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
-from ansible_collections.sparkthor.cluster.plugins.module_utils._measure import collective, completion, link
+from ansible_collections.sparkthor.cluster.plugins.module_utils._measure import burn, collective, completion, link
 from ansible_collections.sparkthor.cluster.plugins.module_utils._measure.arguments import ARGUMENTS
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import link_state
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import former_head, location, places
@@ -220,6 +231,13 @@ def measure(given: dict[str, Any]) -> dict[str, Any]:
             given["largest"],
             given["seconds"],
             given["limit"],
+            location.command("container", "remove", "rank") if plan["container"] else (),
+        )
+    if stage == "burn":
+        return burn.run_burn(
+            plan["python"],
+            "" if plan["container"] else "sparkthor",
+            given["seconds"],
             location.command("container", "remove", "rank") if plan["container"] else (),
         )
     return serving(given)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 #: stages that run on the hosts; the others run on the controller
-MEASURING = ("agent", "links", "collective", "serving")
+MEASURING = ("agent", "links", "collective", "burn", "serving")
 PARTS = ("links", "collective", "ray", "serving")
 ARGUMENTS: dict[str, Any] = {
     "stage": {"type": "str", "choices": ["plan", *MEASURING, "verdict"], "default": "plan"},
@@ -16,8 +16,10 @@ ARGUMENTS: dict[str, Any] = {
     "plan": {"type": "dict", "default": {}},
     "links": {"type": "str"},
     "collective": {"type": "str"},
+    "burn": {"type": "str"},
+    "named": {"type": "bool", "default": True},
     "serving": {"type": "str"},
-    "parts": {"type": "list", "elements": "str", "choices": list(PARTS), "default": list(PARTS)},
+    "parts": {"type": "list", "elements": "str", "choices": [*PARTS, "burn"], "default": list(PARTS)},
     "thresholds": {"type": "dict", "default": {}},
     "folder": {"type": "path"},
     "query": {"type": "str"},

@@ -16,7 +16,7 @@ import pwd
 import re
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
@@ -170,24 +170,6 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def _environment(rank: int, world: int, master: str, port: int, user: str) -> dict[str, str]:
-    """What the engine has, and what torch and NCCL are told of this sweep.
-
-    Without a ``user`` it is for Docker's client, which is root's and reads the engine's files itself.
-    """
-    return {
-        **os.environ,
-        **(environment_file.read((environment_file.ENGINE, environment_file.FABRIC)) if user else {}),
-        "RANK": str(rank),
-        "WORLD_SIZE": str(world),
-        "MASTER_ADDR": master,
-        "MASTER_PORT": str(port),
-        "NCCL_DEBUG": "INFO",
-        "NCCL_DEBUG_SUBSYS": "INIT,NET",
-        "PYTHONUNBUFFERED": "1",
-    }
-
-
 def _as_user(user: str) -> dict[str, Any]:
     """What starts a process as another user, for root alone. Raises KeyError for one that is not there."""
     if os.geteuid() != 0 or not user:
@@ -195,6 +177,60 @@ def _as_user(user: str) -> dict[str, Any]:
     account = pwd.getpwnam(user)
     groups = os.getgrouplist(account.pw_name, account.pw_gid)
     return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups}
+
+
+class ProgramError(Exception):
+    """Why a program of the engine's Python has no result."""
+
+
+def run_program(
+    engine: Sequence[str],
+    user: str,
+    arguments: Sequence[str],
+    program: str,
+    environment: Mapping[str, str],
+    limit: float,
+    after: Sequence[str] = (),
+) -> tuple[int, str]:
+    """Run ``program`` in the engine's Python with the engine's environment: its exit status and all that it says.
+
+    ``engine`` is the command of the engine's Python. Without a ``user`` it is Docker's client, which root runs, which
+    reads the engine's files itself and gives the program to the serving user; ``after`` ends what such a client leaves
+    when it is killed, after ``limit`` seconds.  Raises :class:`ProgramError`.
+    """
+    try:
+        options = _as_user(user)
+    except KeyError:
+        # root does not run what the serving user may have prepared
+        raise ProgramError(f"there is no user {user} to run the engine as; run the engine role") from None
+    own = environment_file.read((environment_file.ENGINE, environment_file.FABRIC)) if user else {}
+    try:
+        process = subprocess.Popen(
+            [*engine, "-", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env={**os.environ, **own, **environment},
+            cwd="/",
+            start_new_session=True,
+            **options,
+        )
+    except OSError as error:
+        raise ProgramError(f"the engine's Python cannot be run: {engine[0]}: {error.strerror}") from error
+    try:
+        out, _none = process.communicate(program, timeout=limit)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        # one that hangs in the kernel, as on a GPU that is gone, hears no signal and is left behind
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=KILLED)
+        if after:
+            run_limited(after, 60)
+        raise ProgramError(f"no end after {limit:.0f} s") from None
+    return process.returncode, out
 
 
 def run_rank(
@@ -211,43 +247,26 @@ def run_rank(
 ) -> dict[str, Any]:
     """Run this host's rank to its end, or to ``limit`` seconds; never raises over what the rank does.
 
-    ``engine`` is the command of the engine's Python. Without a ``user`` it is Docker's client, which root runs and
-    which gives the rank to the serving user itself; ``after`` ends what such a client leaves when it is killed.
+    ``engine``, ``user`` and ``after`` are those of :func:`run_program`.
     """
-    try:
-        options = _as_user(user)
-    except KeyError:
-        # root does not run what the serving user may have prepared
-        return {"error": f"there is no user {user} to run the engine as; run the engine role"}
     before = counters()
+    environment = {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(world),
+        "MASTER_ADDR": master,
+        "MASTER_PORT": str(port),
+        "NCCL_DEBUG": "INFO",
+        "NCCL_DEBUG_SUBSYS": "INIT,NET",
+        "PYTHONUNBUFFERED": "1",
+    }
+    arguments = [str(largest), str(budget), str(limit)]
     try:
-        process = subprocess.Popen(
-            [*engine, "-", str(largest), str(budget), str(limit)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env=_environment(rank, world, master, port, user),
-            cwd="/",
-            start_new_session=True,
-            **options,
-        )
-    except OSError as error:
-        return {"error": f"the engine's Python cannot be run: {engine[0]}: {error.strerror}"}
-    try:
-        out, _none = process.communicate(PROGRAM, timeout=limit + 30)
-    except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        # one that hangs in the kernel, as on a GPU that is gone, hears no signal and is left behind
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=KILLED)
-        if after:
-            run_limited(after, 60)
-        return {"error": f"no end after {limit + 30:.0f} s: a rank is not there, or the ranks cannot reach each other"}
+        status, out = run_program(engine, user, arguments, PROGRAM, environment, limit + 30, after)
+    except ProgramError as error:
+        late = "" if "no end" not in str(error) else ": a rank is not there, or the ranks cannot reach each other"
+        return {"error": f"{error}{late}"}
     now = counters()
-    result = read_output(process.returncode, out)
+    result = read_output(status, out)
     result["sent"] = {name: now[name] - before.get(name, 0) for name in now if now[name] > before.get(name, 0)}
     return result
 

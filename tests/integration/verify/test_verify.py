@@ -38,7 +38,10 @@ def verify(cluster: Cluster, folder, parts="links", inventories=()):
     outcome = run_playbook(
         "playbooks/verify.yml",
         [*cluster.inventories, *inventories],
-        extra_vars={"verify_parts": parts, "verify_folder": str(folder), "verify_thresholds": own},
+        extra_vars={
+            **{"verify_parts": parts, "verify_folder": str(folder), "verify_thresholds": own},
+            "verify_burn_seconds": 8,
+        },
         name="verify",
         say=lambda line: None,
     )
@@ -200,6 +203,26 @@ def test_no_cluster_at_all_is_an_answer(cluster, tmp_path, away):
     assert outcome.rc != 0
     assert outcome.seconds < 60
     assert [line["where"] for line in document["lines"] if line["check"] == "host"] == cluster.hosts
+
+
+def test_a_slow_gpu_is_found_under_load(cluster, tmp_path):
+    """By name, because the cluster serves; the hosts have a stand-in for nvidia-smi, and torch on CPUs."""
+    slow = cluster.hosts[-1]
+    outcome, document = verify(cluster, tmp_path / "sound", "burn")
+    assert outcome.rc == 0, outcome.failures
+    assert {line["where"] for line in document["lines"] if line["check"] == "GPU burn"} == {
+        f"{host} GPU 0" for host in cluster.hosts
+    }
+    cluster.run(slow, "printf 'clocks.sm=104 MHz\\npower.draw=2.10 W\\n' > /run/gpu-fields")
+    try:
+        outcome, document = verify(cluster, tmp_path / "slow", "burn")
+    finally:
+        cluster.run(slow, "rm /run/gpu-fields")
+    assert outcome.rc != 0
+    assert failing(document) == [("GPU burn", f"{slow} GPU 0")]
+    # without being asked for, nothing is loaded beside an engine that serves
+    _outcome, document = verify(cluster, tmp_path / "serving", "ray")
+    assert document["parts"] == ["ray"]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from unittest.mock import MagicMock
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action.cluster_verify import ActionModule
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import results
 
 PLAN = {
     "nonce": "n",
@@ -72,3 +73,27 @@ def test_the_group_whose_api_is_measured(given: dict[str, Any], group: str, serv
     plan = ActionModule._plan(cluster, {"a": {"links": []}}, {"a": facts})
     assert (plan["group"], plan["serves"]) == (group, serves)
     assert ActionModule._plan(cluster, {}, {})["serves"] is False
+
+
+@pytest.mark.parametrize(
+    ("named", "active", "wanted"), [(True, "active", True), (False, "active", False), (False, "inactive", True)]
+)
+def test_the_gpus_of_a_cluster_that_serves_are_loaded_only_by_name(
+    monkeypatch: pytest.MonkeyPatch, named: bool, active: str, wanted: bool
+) -> None:
+    facts = {
+        **{"rdma": {"links": []}, "serving": {"model": ""}, "versions": {}},
+        **{"engine": {"runtime": "venv", "path": "/e"}, "units": {"sparkthor-vllm": {"active": active}}},
+    }
+    cluster = {"hosts": ["a"], "head": "a", "head_address": "10.0.0.1"}
+    seen = results.Seen({}, {"a": facts}, cluster, {"a": {"links": []}}, "")
+    monkeypatch.setattr(results, "see", lambda _vars, _name: seen)
+    task = MagicMock(
+        async_val=0,
+        check_mode=False,
+        diff=False,
+        args={"stage": "plan", "nodes": "read", "parts": ["ray", "burn"], "named": named},
+        run_once=True,
+    )
+    action = ActionModule(task, MagicMock(), MagicMock(), MagicMock(), MagicMock(), MagicMock())
+    assert action.run(task_vars={"inventory_hostname": "a"})["plan"]["burn"] is wanted
