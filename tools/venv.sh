@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make .venv: a Python that ansible-core 2.21 runs on, the pinned tools, the lab tool, and the link that makes this
+# Make .venv: a Python that all pinned tools run on, these tools, the lab tool, and the link that makes this
 # checkout importable as ansible_collections.sparkthor.cluster.  Repeating it costs well under a second.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -35,6 +35,7 @@ suitable() { "$1" -c 'import sys, venv, ensurepip; sys.exit(0 if (3, 12) <= sys.
 python=
 for candidate in "${SPARKTHOR_PYTHON:-}" python3.13 python3.12 python3 \
                  "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.13*/bin/python "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.12*/bin/python \
+                 "${UV_PYTHON_INSTALL_DIR:-${XDG_DATA_HOME:-$HOME/.local/share}/uv/python}"/cpython-3.1[32]*/bin/python3 \
                  /usr/local/bin/python3.13 /usr/local/bin/python3.12; do
   if [ -n "$candidate" ] && command -v "$candidate" >/dev/null 2>&1 && suitable "$candidate"; then
     python=$candidate
@@ -43,7 +44,7 @@ for candidate in "${SPARKTHOR_PYTHON:-}" python3.13 python3.12 python3 \
 done
 if [ -z "$python" ]; then
   cat >&2 <<'M'
-venv: no Python 3.12 or 3.13 with venv found (ansible-core 2.21 needs one).  Any of these brings one:
+venv: no Python 3.12 or 3.13 with venv found, and the pinned tools need one.  Any of these brings one:
   Ubuntu 24.04, Debian 13:   apt-get install python3 python3-venv
   elsewhere:                 uv python install 3.13    or    pyenv install 3.13
 then run again, or name one: SPARKTHOR_PYTHON=/path/to/python3.13 make venv

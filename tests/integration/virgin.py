@@ -26,7 +26,7 @@ ASKED = {
     "addresses": 'ip -br -4 address show | awk \'{sub(/@.*/, "", $1); $2=""; print}\'; grep . /sys/class/net/*/mtu',
     "packages": "dpkg-query --show",
 }
-#: what changes by itself, or is the system's own memory of what was done (docs/lifecycle.md lists it)
+#: what changes by itself, or is the system's own memory of what was done (docs/changes.md lists it)
 ALLOWED = re.compile(
     r"/var/lib/(systemd|dpkg|apt|private|misc|logrotate|NetworkManager|chrony|ucf|containerd|docker)(/| )"
     r"|/etc/(\.pwd\.lock|(passwd|group|shadow|gshadow|subuid|subgid)-|ld\.so\.cache|\.updated)"

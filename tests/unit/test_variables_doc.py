@@ -48,8 +48,8 @@ SPECS = specs()
 
 
 def rows() -> list[list[str]]:
-    """Cells of every row of docs/variables.md that describes a variable."""
-    lines = (TOP / "docs/variables.md").read_text().splitlines()
+    """Cells of every row of docs/variables.md and docs/options.md that describes a variable."""
+    lines = [line for page in ("variables", "options") for line in (TOP / f"docs/{page}.md").read_text().splitlines()]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| `")]
     return [row for row in cells if len(row) > 2]
 
