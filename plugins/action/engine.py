@@ -73,6 +73,15 @@ class ActionModule(push.StoreAction):
         if found and known and known not in found:
             raise AnsibleActionFail(str(images.moved(self.host, name, found[0], record)))
 
+    def _first(self, name: str, outcome: dict[str, Any], record: Record) -> None:
+        """Record what a tag means, and compare this host's image with it."""
+        first = images.first(self.host, name, outcome["pulled"], record)
+        if first.problem:
+            raise AnsibleActionFail(first.problem)
+        if first.warning:
+            outcome.setdefault("warnings", []).append(first.warning)
+        self._compare(name, outcome, record)
+
     def _environment(
         self, arguments: dict[str, Any], engine: _wheels.Engine, wheel_dir: str, download: bool
     ) -> dict[str, Any]:
@@ -177,7 +186,7 @@ class ActionModule(push.StoreAction):
             return {"changed": False}
         record, name = Record(self.vars.get("inventory_dir")), images.recorded_name(wanted)
         arguments["target"] = wanted.target()
-        arguments["digest"] = record.of(IMAGES, name) if name else arguments.get("digest", "")
+        arguments["digest"] = images.first(host, name, [], record).digest if name else arguments.get("digest", "")
         begun = self._module({**arguments, "stage": "pull"})
         if begun.get("failed"):
             return begun
@@ -189,8 +198,7 @@ class ActionModule(push.StoreAction):
         if outcome.get("failed"):
             return outcome
         if name and outcome["pulled"]:
-            record.keep(IMAGES, name, outcome["pulled"][0])
-            self._compare(name, outcome, record)
+            self._first(name, outcome, record)
         if share:
             saved = images.saved(outcome.get("saved"))
             outcome["saved"] = {**saved, "of": wanted.image}
@@ -278,8 +286,7 @@ class ActionModule(push.StoreAction):
         if fabric and self.host == giver and not outcome.get("failed"):
             outcome |= {**self._handed(arguments, saved, "", []), "need": [], "changed": outcome["changed"]}
         if name and outcome.get("pulled") and not self._task.check_mode:
-            record.keep(IMAGES, name, outcome["pulled"][0])
-            self._compare(name, outcome, record)
+            self._first(name, outcome, record)
         if sent and not outcome.get("failed"):
             # the rounds before this one did the work: the last one alone would look as if little had changed
             outcome.update(changed=True, sent_bytes=sent)

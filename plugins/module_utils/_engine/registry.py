@@ -100,6 +100,14 @@ def documents_of(name: str, digest: str, architecture: str, home: str = "~") -> 
     return []
 
 
+def digest_of_tag(name: str, tag: str, home: str = "~") -> tuple[str, str]:
+    """What a tag means to its registry now, or else why nobody here can tell: one of both is empty."""
+    try:
+        return digest_of(_Registry(name, home).manifest(tag)), ""
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return "", str(error) or type(error).__name__
+
+
 def _documents(registry: _Registry, digest: str, architecture: str) -> list[bytes]:
     whole = registry.manifest(digest)
     listed = _read(whole).get("manifests")
@@ -121,24 +129,29 @@ def place_of(name: str) -> tuple[str, str]:
     return "registry-1.docker.io", name if rest else f"library/{name}"
 
 
+def on_each_host(name: str) -> bool:
+    """Whether a registry's address means another machine to everybody who asks."""
+    address = name.partition("/")[0].partition(":")[0]
+    return address == "localhost" or address.startswith("127.")
+
+
 class _Registry:
     def __init__(self, name: str, home: str) -> None:
         self._place, self._repository = place_of(name)
         self._home = home
         self._authorization = ""
 
-    def manifest(self, digest: str) -> bytes:
-        """Raises OSError, HTTPException or ValueError for anything but a document of this digest."""
-        address = self._place.partition(":")[0]
+    def manifest(self, reference: str) -> bytes:
+        """The document of a digest or a tag. Raises OSError, HTTPException or ValueError for anything else."""
         # as Docker does: what does not leave this host may be in clear text
-        scheme = "http" if address == "localhost" or address.startswith("127.") else "https"
-        url = f"{scheme}://{self._place}/v2/{self._repository}/manifests/{digest}"
+        scheme = "http" if on_each_host(self._place) else "https"
+        url = f"{scheme}://{self._place}/v2/{self._repository}/manifests/{reference}"
         status, headers, body = self._get(url, self._authorization)
         if status == 401 and not self._authorization:
             self._authorization = self._ask_for_token(str(headers.get("WWW-Authenticate") or ""), scheme)
             status, _headers, body = self._get(url, self._authorization)
-        if status != 200 or digest_of(body) != digest:
-            raise ValueError(f"{url} answers {status} and no document of this digest")
+        if status != 200 or not (names_others(body) if ":" not in reference else digest_of(body) == reference):
+            raise ValueError(f"{url} answers {status} and no document of this name")
         return body
 
     def _password(self) -> str:

@@ -14,10 +14,12 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import (
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import (
     pins as _engine,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import registry
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.image_share import DOCUMENTS, TAR
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, Pin
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import foreign
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import StoreError, parse_manifest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push, wheels
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import IMAGES, Record
@@ -88,6 +90,44 @@ def recorded_name(wanted: Wanted) -> str:
         return ""
     reference = _image.parse_reference(wanted.image, wanted.digest)
     return "" if reference.digest else reference.tagged
+
+
+class First(NamedTuple):
+    """What a tag is recorded as at its first use, and what is to be said about it."""
+
+    digest: str
+    problem: str = ""
+    warning: str = ""
+
+
+def first(host: str, name: str, found: list[str], record: Record) -> First:
+    """Record what a tag means: the registry's word where the controller gets one, else that of the first host.
+
+    ``found``: the digests by which a host knows the image that it has under the tag. A host that has another one than
+    the registry is a problem, because nobody can tell whether the tag was moved or the host lies.
+    """
+    known = record.of(IMAGES, name)
+    if known:
+        return First(known)
+    repository, _colon, tag = name.rpartition(":")
+    here = ("", "it is each host's own")
+    asked, why = here if registry.on_each_host(repository) else registry.digest_of_tag(repository, tag)
+    if asked and found and asked not in found:
+        what = f"is {found[0]} there, and {asked} at its registry"
+        fix = (
+            f"to take the registry's run docker rmi {name} on that host; to keep the one that is there set "
+            f"engine_image_digest: {found[0]}"
+        )
+        return First("", problem=str(Finding("image_moved", what, fix, host, "engine_image", name)))
+    if asked:
+        return First(record.keep(IMAGES, name, asked))
+    if not found:
+        return First("")
+    warning = (
+        f"engine_image: {name}: what it is was said by host {host} alone, {found[0]}, and all hosts are held to that: "
+        f"the controller cannot ask the registry ({printable(why)}). engine_image_digest leaves no host a choice"
+    )
+    return First(record.keep(IMAGES, name, found[0]), warning=warning)
 
 
 def moved(host: str, name: str, found: str, record: Record) -> Finding:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action import cluster_plan, engine
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import models, push
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import images, models, push
 
 from tests.unit.engine_lock import locked, write_wheels
 
@@ -29,6 +29,7 @@ INSIDE = {"version": "3.12.3", "machine": "aarch64", "glibc": "2.39"}
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(images.registry, "digest_of_tag", lambda _name, _tag: ("", "no route"))
 
 
 @pytest.fixture
@@ -61,7 +62,9 @@ def act(
     check: bool = False,
     **variables: Any,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    task = SimpleNamespace(args=args, check_mode=check, diff=True, async_val=0, action="x", delegate_to=None)
+    task = SimpleNamespace(
+        args=args, check_mode=check, diff=True, async_val=0, action="x", delegate_to=None, run_once=True
+    )
     connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
     action = engine.ActionModule(task, connection, SimpleNamespace(), None, None, None)
     calls: list[dict[str, Any]] = []
@@ -228,6 +231,50 @@ def test_the_first_pull_is_recorded_and_all_later_ones_follow_it(
     gone = {"failed": True, "msg": f"docker pull: manifest for own/vllm@{A} not found"}
     result, _calls = act(monkeypatch, pull, [gone], inventory_dir=str(tmp_path))
     assert result["msg"].endswith(f"(this digest of own/vllm:1 is recorded in {file} since its first pull)")
+
+
+def test_the_registrys_word_comes_before_any_hosts(
+    pull: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, where = tmp_path / ".sparkthor-lock.json", {"inventory_dir": str(tmp_path)}
+    asked: list[tuple[str, str]] = []
+
+    def answer(name: str, tag: str) -> tuple[str, str]:
+        asked.append((name, tag))
+        return A, ""
+
+    monkeypatch.setattr(images.registry, "digest_of_tag", answer)
+    # a host that has another image under the tag
+    with pytest.raises(
+        AnsibleActionFail, match=f"^host spark-01: engine_image: .*{B} there, and {A} at its registry.*docker rmi"
+    ):
+        act(monkeypatch, pull, [{"changed": False, "pulled": [B]}], **where)
+    assert not file.exists()
+    # whoever pulls is told which
+    variables = registered(spark_01=LACKS, spark_02=LACKS)
+    answers = [{"changed": True, "pulling": False}, {"changed": False, "pulled": [A], "saved": SAVED}]
+    result, calls = act(monkeypatch, {**pull, "stage": "pull"}, answers, **where, **variables)
+    assert [call["digest"] for call in calls] == [A, A]
+    assert "warnings" not in result
+    assert json.loads(file.read_text())["images"] == {"own/vllm:1": A}
+    assert asked == [("own/vllm", "1")] * 2
+    # what is recorded is asked for no more, and holds for every host
+    with pytest.raises(AnsibleActionFail, match=f"is {B} there, but {A} since"):
+        act(monkeypatch, pull, [{"changed": False, "pulled": [B]}], **where)
+    assert len(asked) == 2
+
+
+def test_without_the_registry_the_first_hosts_word_is_named(
+    pull: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result, _calls = act(monkeypatch, pull, [{"changed": True, "pulled": [A]}], inventory_dir=str(tmp_path))
+    (warning,) = result["warnings"]
+    assert [word in warning for word in ("spark-01", A, "(no route)", "engine_image_digest")] == [True] * 4
+    result, _calls = act(monkeypatch, pull, [{"changed": True, "pulled": [A]}], inventory_dir=str(tmp_path))
+    assert "warnings" not in result
+    own = {**pull, "image": "localhost:5000/vllm:1"}
+    result, _calls = act(monkeypatch, own, [{"changed": True, "pulled": [B]}], inventory_dir=str(tmp_path))
+    assert "each host's own" in result["warnings"][0]
 
 
 def test_a_tag_that_moved_stops_preflight(

@@ -104,6 +104,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.asked.append((self.path.rpartition("/")[2][:20], given))
         host = self.headers["Host"]
         body = {f"/v2/own/vllm/manifests/{registry.digest_of(one)}": one for one in (INDEX, MANIFEST)}.get(self.path)
+        body = {"/v2/own/vllm/manifests/1": INDEX, "/v2/own/vllm/manifests/2": b"{}"}.get(self.path, body)
         if self.path.startswith("/token?"):
             assert self.path == "/token?service=here&scope=repository%3Aown%2Fvllm%3Apull"
             self.answer(200, document(token="t"))
@@ -143,6 +144,14 @@ def test_a_registry_gives_what_belongs_to_one_machine(name: str, tmp_path: Path)
     # asked once for a token, and with the password for that alone
     assert [given for _path, given in Handler.asked] == ["", f"Basic {password}", "Bearer t", "Bearer t"]
     assert registry.proves(CONFIG, DIGEST, found)
+
+
+def test_what_a_tag_means_is_asked_and_hashed(name: str, tmp_path: Path) -> None:
+    assert registry.digest_of_tag(name, "1", str(tmp_path)) == (DIGEST, "")
+    # a page that is no manifest, a tag that is not there, nobody
+    for asked, tag, why in ((name, "2", " 200 "), (name, "3", " 404 "), ("127.0.0.1:1/own/vllm", "1", "refused")):
+        digest, said = registry.digest_of_tag(asked, tag, str(tmp_path))
+        assert (digest, why in said) == ("", True), said
 
 
 def test_a_registry_that_has_it_not_or_is_away(name: str, tmp_path: Path) -> None:
