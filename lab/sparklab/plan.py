@@ -20,7 +20,7 @@ from typing import Any
 from .system import LabError
 
 KINDS = ("spark", "thor", "generic")
-TOPOLOGIES = ("direct", "ring", "switch", "lan")
+TOPOLOGIES = ("direct", "ring", "line", "switch", "lan")
 MANAGEMENT = {"spark": "enP7s7", "thor": "enP2p1s0", "generic": "eno1"}
 # [cage][half], as on the real machine: two PCIe halves behind each cage
 CAGES = (("enp1s0f0np0", "enP2p1s0f0np0"), ("enp1s0f1np1", "enP2p1s0f1np1"))
@@ -234,11 +234,11 @@ def wire(hosts: Sequence[Host], topology: str, cage: int = 1) -> tuple[Segment, 
         pairs = [(hosts[0], cage, hosts[1], cage)]
     else:
         if count < 3:
-            raise LabError(f"fabric_topology ring needs 3 hosts, the inventory has {count}")
+            raise LabError(f"fabric_topology {topology} needs 3 hosts, the inventory has {count}")
         # each host's cage 0 to the next one's cage 1, except the last cable, which closes the ring the other way
         pairs = [(hosts[0], 0, hosts[1], 1)]
         pairs += [(hosts[place], 0, hosts[place + 1], 1) for place in range(1, count - 1)]
-        pairs += [(hosts[-1], 0, hosts[0], 1)]
+        pairs += [(hosts[-1], 0, hosts[0], 1)] if topology == "ring" else []
     return tuple(
         Segment(f"c{number}h{half}", "cable", ((a.name, CAGES[from_cage][half]), (b.name, CAGES[to_cage][half])))
         for number, (a, from_cage, b, to_cage) in enumerate(pairs)

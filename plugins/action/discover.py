@@ -34,7 +34,7 @@ class ActionModule(ClusterAction):
         "stage": {"type": "str", "choices": ["find", "keys", "propose"], "required": True},
         "addresses": {"type": "list", "elements": "str", "default": []},
         "port": {"type": "int", "default": 22},
-        "topology": {"type": "str", "choices": ["", "direct", "ring", "switch", "lan"], "default": ""},
+        "topology": {"type": "str", "choices": ["", "direct", "ring", "line", "switch", "lan"], "default": ""},
         "inventory": {"type": "path", "default": ""},
         "known_hosts": {"type": "path", "default": "~/.ssh/known_hosts"},
         "fingerprints": {"type": "dict", "default": {}},
@@ -105,6 +105,10 @@ class ActionModule(ClusterAction):
             product = str(machine.node.get("product") or "")[:32]
             rows.append([machine.address, machine.name, machine.kind, product, *places])
         self._show(["", *table([["ADDRESS", "NAME", "KIND", "PRODUCT", "CAGE 0", "CAGE 1"], *rows]), ""])
+        if any(cables.ends.values()):
+            self._show(
+                ["cabled (p0 is the cage next to the RJ45 port):", *(f"  {row}" for row in cables.drawing()), ""]
+            )
         self._show([*notes, *found.notes, *(f"left out: {one.name}: {reason}" for one, reason in found.left_out)])
         if found.findings:
             raise AnsibleActionFail(nothing_changed(found.findings))

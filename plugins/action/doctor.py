@@ -165,7 +165,7 @@ class ActionModule(ClusterAction):
         if case.cluster:
             return str(case.cluster["profile"])
         topology = str(hostvars[hosts[0]].get("fabric_topology", "")) if hosts else ""
-        return {"": "", "lan": "tcp"}.get(topology, "roce")
+        return {"": "", "lan": "tcp", "line": "tcp"}.get(topology, "roce")
 
     @staticmethod
     def _kinds(groups: Mapping[str, Sequence[str]], hosts: Sequence[str]) -> dict[str, str]:

@@ -14,8 +14,8 @@ description:
     its cable, and which environment NCCL, Gloo, UCX, Open MPI, vLLM and Ray need on that host.
   - The result depends on nothing but its arguments. Adding a host at the end of the list changes no existing address.
   - V(direct) and V(switch) cut O(cidr) in two, one subnet per half of the cage; host number i counted from 0 gets
-    address i + 1 of each. V(ring) uses the first six of eight parts of O(cidr), at most a C(/24) each; the V(p0) end
-    of a cable gets C(.1), the V(p1) end C(.2). V(lan) adopts the management addresses.
+    address i + 1 of each. V(ring) and V(line) have a subnet for each half of each cable; the V(p0) end of a cable gets
+    C(.1), the V(p1) end C(.2). V(lan) adopts the management addresses.
 requirements:
   - netaddr (Python package, on the controller)
 positional: _input
@@ -28,7 +28,7 @@ options:
   topology:
     description: How the hosts are joined.
     type: str
-    choices: [direct, ring, switch, lan]
+    choices: [direct, ring, line, switch, lan]
     required: true
   cidr:
     description: Unused IPv4 range the fabric's subnets are cut from. Not used on a V(lan).
@@ -36,7 +36,7 @@ options:
   cage:
     description:
       - QSFP cage that is cabled, V(0) next to the RJ45 port or V(1); a dictionary by host where it differs. A host that
-        is not in it gets V(1). A V(ring) uses both cages.
+        is not in it gets V(1). A V(ring) and a V(line) use both cages.
     type: raw
     default: 1
   mtu:
@@ -45,7 +45,7 @@ options:
         V(lan). A Thor gets at most V(8966).
     type: int
   management:
-    description: Management address with prefix length by host. Needed for V(ring) and V(lan).
+    description: Management address with prefix length by host. Needed for V(ring), V(line) and V(lan).
     type: dict
     default: {}
   kinds:
@@ -53,7 +53,7 @@ options:
     type: dict
     default: {}
   nics:
-    description: Management NIC by host. Needed for V(lan); on a V(ring) it defaults to V(enP7s7).
+    description: Management NIC by host. Needed for V(lan); on a V(ring) or V(line) it defaults to V(enP7s7).
     type: dict
     default: {}
   overrides:
@@ -72,6 +72,9 @@ options:
     type: list
     elements: int
     default: []
+  nccl_patch:
+    description: On a V(ring), the variable of the patch that the engine's NCCL has. Left out, NCCL is as it is.
+    type: str
 """
 
 EXAMPLES = r"""
@@ -118,10 +121,23 @@ def fabric_plan(
     ray_head: t.Any = None,
     ray_ports: t.Any = None,
     reserved: t.Any = None,
+    nccl_patch: t.Any = None,
 ) -> dict[str, HostPlan]:
     try:
         return _fabric_plan(
-            hosts, topology, cidr, cage, mtu, management, kinds, nics, overrides, ray_head, ray_ports, reserved
+            hosts,
+            topology,
+            cidr,
+            cage,
+            mtu,
+            management,
+            kinds,
+            nics,
+            overrides,
+            ray_head,
+            ray_ports,
+            reserved,
+            nccl_patch,
         )
     except FabricError as error:
         raise AnsibleFilterError(f"fabric_plan: {error}") from error

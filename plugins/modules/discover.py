@@ -45,7 +45,7 @@ options:
   topology:
     description: Topology to propose. If empty, what the cables say.
     type: str
-    choices: ["", direct, ring, switch, lan]
+    choices: ["", direct, ring, line, switch, lan]
     default: ""
   inventory:
     description: Folder to write C(hosts.yml) and C(group_vars/cluster.yml) to. If empty, the proposal is only shown.

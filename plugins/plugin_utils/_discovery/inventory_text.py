@@ -15,12 +15,14 @@ from typing import Any
 import yaml
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._discovery.proposal import Machine, Proposal
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ring import OPEN
 
 HOSTS, VARIABLES = "hosts.yml", "group_vars/cluster.yml"
 
 _CABLES = {
     "direct": "one cable between two machines",
     "ring": "cage 0 of each machine to cage 1 of the next one in the list, and of the last one to the first",
+    "line": "cage 0 of each machine to cage 1 of the next one in the list",
     "switch": "one cage of each machine to a 200 GbE switch",
     "lan": "no fabric of its own: the machines' ordinary Ethernet, over TCP",
 }
@@ -94,6 +96,8 @@ def _variables(found: Proposal, user: str, port: int) -> str:
         text += _yaml({"fabric_cidr": found.cidr})
     if len(set(found.cages.values())) == 1:
         text += _comments(["0 is next to the RJ45 port"]) + _yaml({"fabric_cage": next(iter(found.cages.values()))})
+    if found.topology == "ring" and len(found.hosts) >= OPEN:
+        text += _comments(["Ranks follow the cables, which Ray's do not"]) + _yaml({"vllm_serve_executor": "mp"})
     return text + "\n# What to serve: a name of recipes/.\n# vllm_serve_recipe: qwen3-30b-a3b-thinking-fp8\n"
 
 

@@ -20,10 +20,11 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses 
     overlap,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import SPARK_NETDEVS
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_values import BY_MANAGEMENT
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ring import CHAINS
 
 CAGES = (0, 1)
-#: an end of a cable: machine and cage
-End = tuple[str, int]
+End = cabling.End
 #: ranges for the fabric, tried in this order
 RANGES = (*(f"10.{number}.0.0/16" for number in range(100, 116)), "172.30.0.0/16", "192.168.240.0/20")
 
@@ -169,6 +170,19 @@ class Cables:
         """By machine and cage, the machines whose frames came in there."""
         return {(name, f"cage {cage}"): {other for other, _cage in ends} for (name, cage), ends in self.ends.items()}
 
+    def row(self) -> tuple[list[str], bool]:
+        """The machines in a line or a ring, and whether it closes; empty where they are cabled otherwise."""
+        return cabling.walk(list(self.sparks), self.sees())
+
+    def free_ends(self, order: Sequence[str]) -> bool:
+        """Whether the machines at both ends of a line have no cable but the one in it."""
+        ends = ((name, cage) for name in (order[0], order[-1]) for cage in CAGES)
+        return not any(self.sparks[name].plugged(cage) and not self.ends[name, cage] for name, cage in ends)
+
+    def drawing(self) -> list[str]:
+        """What is cabled, row by row."""
+        return cabling.sketch(list(self.sparks), self.ends)
+
     def best_cage(self, name: str) -> int:
         """The cage that sees most of the others, else the one with a cable."""
         machine = self.sparks[name]
@@ -280,15 +294,20 @@ def _name_findings(machines: Iterable[Machine]) -> list[Finding]:
 def _topology(sparks: Sequence[Machine], cables: Cables) -> str:
     if len(sparks) < 2 or not any(machine.plugged(cage) for machine in sparks for cage in CAGES):
         return "lan"
-    if cables.on_a_switch() or len(sparks) > 3:
+    if cables.on_a_switch():
         return "switch"
-    return "direct" if len(sparks) == 2 else "ring"
+    if len(sparks) == 2:
+        return "direct"
+    order, closed = cables.row()
+    if order and not closed and cables.free_ends(order):
+        return "line"
+    return "ring" if order or len(sparks) == 3 else "switch"
 
 
 def _cabled(found: Proposal, cables: Cables) -> None:
     """Check the cables of a topology with a fabric, and choose cages and order."""
-    count, needed = len(found.hosts), {"direct": 2, "ring": 3}.get(found.topology)
-    if count < 2 or (needed and count != needed):
+    count, two = len(found.hosts), found.topology == "direct"
+    if count < (3 if found.topology in CHAINS else 2) or (two and count != 2):
         what = f"discover_topology is {found.topology}, and {count} DGX Spark answered"
         found.findings.append(Finding("count", what, "leave discover_topology out, or give the others' addresses"))
         return
@@ -305,7 +324,7 @@ def _cabled(found: Proposal, cables: Cables) -> None:
         )
     if bare:
         return
-    {"direct": _direct, "ring": _ring, "switch": _switch}[found.topology](found, cables)
+    {"direct": _direct, "ring": _chain, "line": _chain, "switch": _switch}[found.topology](found, cables)
 
 
 def _alone(name: str, cage: int, hint: str) -> Finding:
@@ -327,40 +346,42 @@ def _direct(found: Proposal, cables: Cables) -> None:
     found.notes.append("a switch between the two looks the same from here: then set fabric_topology: switch")
 
 
-def _next_hosts(ends: Mapping[End, set[End]], names: Sequence[str]) -> dict[str, str]:
-    """By host, the one whose cage 1 is at the other end of its cage 0."""
-    return {name: other for name in names for other, cage in ends[name, 0] if cage == 1 and (name, 0) in ends[other, 1]}
-
-
-def _ring(found: Proposal, cables: Cables) -> None:
+def _chain(found: Proposal, cables: Cables) -> None:
+    """A ring or a line: the order of its machines, or the cables to move."""
+    topology = found.topology
     names = [machine.name for machine in found.hosts]
-    following = _next_hosts(cables.ends, names)
-    if len(set(following.values())) == len(names):
-        order = [names[0], following[names[0]], following[following[names[0]]]]
+    order, closed = cables.row()
+    if order and closed == (topology == "ring"):
+        order, wrong = cabling.misplaced(order, closed, cables.ends)
         found.hosts = [cables.sparks[name] for name in order]
+        for name in wrong:
+            both = all(cables.ends[name, cage] for cage in CAGES)
+            what = f"a {topology} goes from cage 0 of each machine to cage 1 of the next, and its "
+            what += "two cables are the wrong way" if both else "cable is in the wrong cage"
+            hint = f"swap the two cables at {name}" if both else f"move the cable at {name} to its other cage"
+            found.findings.append(Finding("cable", what, hint, name))
+        if topology == "line":
+            found.notes.append(
+                f"NCCL needs a closed ring for RDMA: a cable from {order[-1]} cage 0 to {order[0]} cage 1 makes it "
+                "one; as a line the machines serve one model over TCP, and neighbours as pairs (serving_groups) by RDMA"
+            )
         return
-    for name in names:
-        # what the cages would see if this host's two cables changed places
-        swapped = {
-            (host, 1 - cage if host == name else cage): {
-                (other, 1 - number if other == name else number) for other, number in others
-            }
-            for (host, cage), others in cables.ends.items()
-        }
-        if len(set(_next_hosts(swapped, names).values())) == len(names):
-            what = "a ring goes from cage 0 of each machine to cage 1 of the next, and its two cables are the wrong way"
-            found.findings.append(Finding("cable", what, f"swap the two cables at {name}", name))
-            return
+    if topology == "line" and closed:
+        hint = "leave discover_topology out, or take one cable away"
+        found.findings.append(Finding("cable", f"the cables close a ring: {cabling.drawn(order, closed)}", hint))
+        return
     for name, cage in itertools.product(names, CAGES):
-        if not cables.ends[name, cage]:
+        if topology == "ring" and not cables.ends[name, cage]:
             plugged = cables.sparks[name].plugged(cage)
-            hint = "join three Sparks by three cables, each from cage 0 of one to cage 1 of the next, or by a switch"
-            what = f"cage {cage} has no cable, which a ring of three needs"
+            hint = (
+                "join cage 0 of each machine to cage 1 of the next one, and of the last to the first, or use a switch"
+            )
+            what = f"cage {cage} has no cable, which a ring needs"
             found.findings.append(_alone(name, cage, hint) if plugged else Finding("cable", what, hint, name))
     if not found.findings:
-        told = "; ".join(f"{name} cage {cage} {cables.words(name, cage)}" for name in names for cage in CAGES)
+        told = "; ".join(cables.drawing())
         hint = "join cage 0 of each machine to cage 1 of the next one"
-        found.findings.append(Finding("cable", f"the three cables make no ring: {told}", hint))
+        found.findings.append(Finding("cable", f"the cables make no {topology}: {told}", hint))
 
 
 def _no_switch(names: Sequence[str], cables: Cables) -> list[Finding]:
@@ -379,8 +400,8 @@ def _no_switch(names: Sequence[str], cables: Cables) -> list[Finding]:
         else:
             shape = f"cables go from machine to machine: {'; '.join(', '.join(part) for part in parts)}"
         hint = (
-            "a ring has exactly 3 machines and direct 2; join all machines by a switch, or look again for those of one "
-            "cluster alone (-e discover_addresses=…)"
+            "leave discover_topology out where it is a ring or a line; else join all machines by a switch, or look "
+            "again for those of one cluster alone (-e discover_addresses=…)"
         )
         return [Finding("shape", f"no switch joins the {len(names)} machines: {shape}", hint)]
     if len(parts) > 1:
@@ -418,7 +439,7 @@ def _management(found: Proposal) -> None:
     if len(networks) < 2:
         return
     told = "; ".join(f"{network}: {', '.join(names)}" for network, names in networks.items())
-    if found.topology in ("ring", "lan"):
+    if found.topology in BY_MANAGEMENT:
         what = f"the machines are in {len(networks)} address ranges ({told}), and a {found.topology} needs one"
         hint = "give discover_addresses the machines' addresses of one range, or connect all machines to one LAN"
         found.findings.append(Finding("lan", what, hint))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.local_path import local
 
-TOPOLOGIES = ("direct", "ring", "switch", "lan")
+TOPOLOGIES = ("direct", "ring", "line", "switch", "lan")
 RUNTIMES = ("venv", "container")
 EXECUTORS = ("ray", "mp")
 KINDS = ("spark", "thor", "generic")
@@ -39,6 +39,7 @@ CLUSTER_WIDE = (
     "fabric_topology",
     "fabric_cidr",
     "fabric_mtu",
+    "fabric_nccl_patch",
     "fabric_reserved",
     *GROUP_WIDE,
     "vllm_serve_api_port",
@@ -288,7 +289,7 @@ def address_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[
 def forks_problems(hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]], forks: int) -> list[Finding]:
     """Cabled neighbours probe each other at the same time; one after the other they would see nobody."""
     topology = hostvars[hosts[0]].get("fabric_topology") if hosts else None
-    if topology not in ("direct", "ring") or forks >= len(hosts):
+    if topology not in ("direct", "ring", "line") or forks >= len(hosts):
         return []
     what = (
         f"{forks} is less than the {len(hosts)} hosts of a {topology}, which probe each other's cables at the same time"

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence, Set
 
 #: a port of a host: its name, and a port's name
 Port = tuple[str, str]
+#: an end of a cable: a host and its cage
+End = tuple[str, int]
 
 
 def islands(hosts: Sequence[str], sees: Mapping[Port, Set[str]]) -> list[list[str]]:
@@ -61,3 +63,47 @@ def walk(hosts: Sequence[str], sees: Mapping[Port, Set[str]]) -> tuple[list[str]
 def drawn(order: Sequence[str], closed: bool) -> str:
     """A line or a ring in one line of text."""
     return " - ".join([*order, *([order[0]] if closed else [])])
+
+
+def sketch(hosts: Sequence[str], ends: Mapping[End, Set[End]]) -> list[str]:
+    """What is cabled, one line of text for each row of hosts: ``a p0=p1 b p0=p1 c``.
+
+    ``ends`` has, by host and cage, what frames showed at the other end of the cable there.
+    """
+    left = list(hosts)
+    found: list[str] = []
+    while left:
+        alone = [(host, cage) for host in left for cage in (0, 1) if not ends.get((host, 1 - cage))]
+        host, cage = next((end for end in alone if ends.get(end)), alone[0] if alone else (left[0], 0))
+        line = host
+        while host in left:
+            left.remove(host)
+            others = sorted(ends.get((host, cage)) or ())
+            if not others:
+                break
+            if len({other for other, _cage in others}) > 1:
+                line += f" p{cage}=switch"
+                break
+            other, far = others[0]
+            line += f" p{cage}=p{far} {other}"
+            host, cage = other, 1 - far
+        found.append(line)
+    return found
+
+
+def misplaced(order: Sequence[str], closed: bool, ends: Mapping[End, Set[End]]) -> tuple[list[str], list[str]]:
+    """For hosts in a line or a ring: the order in which most cables go from cage 0 to cage 1 of the next host, and
+    the hosts whose cables are in the wrong cages for it. On a ring the first host stays the first."""
+
+    def wrong(row: Sequence[str]) -> list[str]:
+        found = []
+        for index, host in enumerate(row):
+            after = row[(index + 1) % len(row)] if closed or index + 1 < len(row) else ""
+            before = row[index - 1] if closed or index else ""
+            right = [(0, after), (1, before)]
+            if any(name and name not in {other for other, _cage in ends.get((host, cage), ())} for cage, name in right):
+                found.append(host)
+        return found
+
+    back = [order[0], *reversed(order[1:])] if closed else list(reversed(order))
+    return min(((list(row), wrong(row)) for row in (order, back)), key=lambda found: len(found[1]))

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import generation
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric_speed, host_gpu
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric_speed, host_gpu, ring
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import address_of, ipv4_interface_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import most_gpus, one_lan
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_plan
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_values import BY_MANAGEMENT
 
 if TYPE_CHECKING:
     from netaddr import IPAddress, IPNetwork
@@ -110,7 +111,7 @@ def kind_problems(asserted: Mapping[str, str], nodes: Mapping[str, Mapping[str, 
 def shared_nic(host: str, topology: str, variables: Mapping[str, Any], node: Mapping[str, Any]) -> tuple[str, str]:
     """NIC and address (with its length) by which peers reach a host over the LAN: those of ssh, unless told."""
     management, wanted = node["management"], str(variables.get("fabric_lan_nic") or "")
-    if topology not in ("lan", "ring") or not wanted:
+    if topology not in BY_MANAGEMENT or not wanted:
         return management["netdev"], management["cidr"]
     interfaces = node.get("interfaces") or []
     if not interfaces or (wanted == management["netdev"] and ":" not in management["cidr"]):
@@ -246,6 +247,7 @@ def plan_cluster(
             cage=inventory.cages(hostvars),
             mtu=first.get("fabric_mtu"),
             reserved=first.get("fabric_reserved"),
+            nccl_patch=first.get("fabric_nccl_patch"),
             management={host: shared[host][1] for host in hosts},
             kinds=kinds,
             nics={host: shared[host][0] for host in hosts},
@@ -274,6 +276,7 @@ def plan_parts(
     """
     found = {}
     for part in parts:
+        ring.adapt(fabric, part.hosts)
         own = _serving_together(part.hosts, hostvars, nodes, fabric)
         own.update(group=part.name, summary=f"{part.name}: {own['summary']}")
         found[part.name] = own
@@ -324,7 +327,7 @@ def _serving_together(
     shown = ", ".join(f"{host} {kinds[host]}" for host in hosts)
     cluster["summary"] = (
         f"{topology}, {_count(len(hosts), 'host')} ({shown}), head {head} on {cluster['head_address']}, "
-        f"{_count(cluster['world'], 'GPU')}, {_transport(hosts, profile, kinds)}"
+        f"{_count(cluster['world'], 'GPU')}, {_transport(hosts, topology, profile, kinds)}"
     )
     return cluster
 
@@ -333,7 +336,7 @@ def _count(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
-def _transport(hosts: Sequence[str], profile: str, kinds: Mapping[str, str]) -> str:
+def _transport(hosts: Sequence[str], topology: str, profile: str, kinds: Mapping[str, str]) -> str:
     """What carries the traffic of the ranks, and why."""
     if len(hosts) == 1:
         return "no network between ranks"
@@ -342,4 +345,6 @@ def _transport(hosts: Sequence[str], profile: str, kinds: Mapping[str, str]) -> 
     without = [host for host in hosts if kinds[host] == "thor"]
     if without and len(without) < len(hosts):
         return f"TCP on every rank: one transport for all, because {', '.join(without)} has no RDMA"
+    if topology in ring.CHAINS:
+        return "TCP on every rank: their cables make no closed ring, which NCCL needs"
     return "TCP on every rank: the topology lan has no fabric"

@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping, Sequence
 
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import ring
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import netaddr, subnet_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import (
@@ -17,6 +18,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_por
     lan_ports,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_values import (
+    BY_MANAGEMENT,
     CAGE,
     MTU_ROCE,
     check_cages,
@@ -26,6 +28,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_val
     check_management,
     check_mtu,
     check_netdev,
+    check_patch,
     check_ray_port,
     check_reserved,
     check_topology,
@@ -98,13 +101,17 @@ def _ring_prefix(ports: Sequence[Port]) -> int:
     )
 
 
+def _ring_environment(topology: str, hosts: int, ports: Sequence[Port], patch: str) -> dict[str, str]:
+    return ring.environment(hosts, _ring_prefix(ports), patch) if topology == "ring" else {}
+
+
 def _environment(
     topology: str,
     control_address: str,
     control_netdev: str,
     devices: Sequence[str],
     ray_address: str,
-    ring_prefix: int,
+    ring_env: Mapping[str, str],
 ) -> dict[str, str]:
     env = {
         "NCCL_SOCKET_IFNAME": _exactly([control_netdev]),
@@ -118,7 +125,7 @@ def _environment(
         "RAY_NODE_IP_ADDRESS": control_address,
         "RAY_ADDRESS": ray_address,
     }
-    if topology == "lan":
+    if topology in ("lan", "line"):
         # All ranks must use one transport; said outright, a Spark beside a Thor does not try RDMA on its own.
         env["NCCL_IB_DISABLE"] = "1"
         env["NCCL_NET"] = "Socket"
@@ -128,15 +135,16 @@ def _environment(
     env["NCCL_NET"] = "IB"
     env["NCCL_IB_DISABLE"] = "0"
     env["NCCL_IB_HCA"] = _exactly(devices)
-    if topology == "ring":
-        env["NCCL_IB_SUBNET_AWARE_ROUTING"] = "1"
-        env["NCCL_IB_SUBNET_PREFIX_LEN"] = str(ring_prefix)
-        env["NCCL_IB_MERGE_NICS"] = "0"
-        env["NCCL_NET_PLUGIN"] = "none"
+    env.update(ring_env)
     return env
 
 
 def _profile(topology: str, kinds: Mapping[str, str]) -> tuple[str, str]:
+    if topology == "line":
+        return "tcp", (
+            "fabric_topology is line: NCCL's ring does not close there and its tree needs cables that are not there, "
+            "so all ranks use TCP over the management network; two neighbours alone (serving_groups) use their cable"
+        )
     if topology != "lan":
         return "roce", f"fabric_topology is {topology}: every host has RDMA NICs, NCCL must use them"
     thors = [host for host, kind in kinds.items() if kind == "thor"]
@@ -169,6 +177,7 @@ def fabric_plan(
     ray_head: str | None = None,
     ray_ports: Mapping[str, int] | None = None,
     reserved: object = None,
+    nccl_patch: object = None,
 ) -> dict[str, HostPlan]:
     """Plan the fabric of an ordered list of hosts, or raise FabricError with the first fault."""
     netaddr()
@@ -177,7 +186,7 @@ def fabric_plan(
     cages = check_cages(cage, names)
     mtu_number = check_mtu(mtu)
     ray_port = check_ray_port(ray_ports)
-    lan = topology == "lan"
+    lan, by_management = topology == "lan", topology in BY_MANAGEMENT
     # A lan takes no address from the range, so it may be left undefined there; nonsense is still named.
     network = None if lan and cidr in (None, "") else check_cidr(cidr)
     management_by_host = checked_mapping("management", management)
@@ -186,8 +195,7 @@ def fabric_plan(
     override_by_host = checked_mapping("fabric_overrides", overrides)
     head = _head(ray_head, names)
     resolved_kinds = {host: check_kind(host, kind_by_host.get(host), topology) for host in names}
-    needs_management = topology in ("lan", "ring")
-    addresses = {host: check_management(host, management_by_host.get(host), needs_management) for host in names}
+    addresses = {host: check_management(host, management_by_host.get(host), by_management) for host in names}
     netdevs = {host: check_netdev(host, nic_by_host.get(host)) for host in names}
     check_management_duplicates(addresses)
 
@@ -200,7 +208,7 @@ def fabric_plan(
     ports_by_host = {host: [port for port in ports if port.host == host] for host in names}
     control = {host: _control(topology, ports_by_host[host], addresses[host], netdevs[host]) for host in names}
     profile = _profile(topology, resolved_kinds)
-    ring_prefix = _ring_prefix(ports) if topology == "ring" else 0
+    ring_env = _ring_environment(topology, len(names), ports, check_patch(nccl_patch))
     return {
         host: _host_plan(
             topology,
@@ -208,11 +216,11 @@ def fabric_plan(
             kind=resolved_kinds[host],
             profile=profile,
             management=str(addresses[host] if addresses[host] is not None else management_by_host.get(host) or ""),
-            management_netdev=netdevs[host] or (control[host][1] if needs_management else ""),
+            management_netdev=netdevs[host] or (control[host][1] if by_management else ""),
             control=control[host],
             mtu=_link_mtu(mtu_number, lan, resolved_kinds[host]),
             ray_address=f"{control[head][0]}:{ray_port}",
-            ring_prefix=ring_prefix,
+            ring_env=ring_env,
         )
         for host in names
     }
@@ -238,9 +246,9 @@ def _host_plan(
     control: tuple[str, str],
     mtu: int | None,
     ray_address: str,
-    ring_prefix: int,
+    ring_env: Mapping[str, str],
 ) -> HostPlan:
-    own = sorted(ports, key=lambda port: (port.netdev[-1] if topology == "ring" else "", port.half))
+    own = sorted(ports, key=lambda port: (port.netdev[-1] if topology in ring.CHAINS else "", port.half))
     control_address, control_netdev = control
     trusted = [port.netdev for port in own]
     if control_netdev not in trusted:
@@ -270,7 +278,7 @@ def _host_plan(
         ],
         "trusted_netdevs": trusted,
         "env": _environment(
-            topology, control_address, control_netdev, [port.device for port in own], ray_address, ring_prefix
+            topology, control_address, control_netdev, [port.device for port in own], ray_address, ring_env
         ),
     }
 
@@ -307,11 +315,14 @@ def adopt_devices(plan: Mapping[str, HostPlan], devices: Mapping[str, Mapping[st
     """
     for host, entry in plan.items():
         found = devices.get(host, {})
+        real: dict[str, str] = {}
         for link in entry["links"]:
             if link["device"]:
-                link["device"] = found.get(link["netdev"]) or link["device"]
+                real[link["device"]] = found.get(link["netdev"]) or link["device"]
+                link["device"] = real[link["device"]]
         if "NCCL_IB_HCA" in entry["env"]:
-            entry["env"]["NCCL_IB_HCA"] = _exactly([link["device"] for link in entry["links"]])
+            planned = entry["env"]["NCCL_IB_HCA"].removeprefix("=").split(",")
+            entry["env"]["NCCL_IB_HCA"] = _exactly([real.get(device, device) for device in planned])
 
 
 def _subnet(link: Mapping[str, t.Any]) -> str:

@@ -31,6 +31,7 @@ def fabric_problems(
     groups: Mapping[str, Sequence[str]] | None = None,
     management: Mapping[str, str] | None = None,
     reserved: t.Any = None,
+    nccl_patch: t.Any = None,
 ) -> list[Finding]:
     """Every fault of the inventory that can be seen without a host's facts.
 
@@ -55,6 +56,7 @@ def fabric_problems(
     checked = attempt(fabric_values.check_topology, topology)
     attempt(fabric_values.check_cages, cage, list(cage) if isinstance(cage, Mapping) else [])
     attempt(fabric_values.check_mtu, mtu)
+    attempt(fabric_values.check_patch, nccl_patch)
     places = attempt(fabric_values.check_reserved, reserved)
     if checked is None:
         return problems
@@ -68,8 +70,7 @@ def fabric_problems(
         return problems
     # An address the inventory states has no prefix length, so it stands for itself alone here (a /32); the rule that
     # a lan is one subnet needs the lengths and is left to the facts stage.
-    stated = management or {}
-    addresses = {host: _stated_address(stated.get(host)) for host in names}
+    addresses = {host: _stated_address((management or {}).get(host)) for host in names}
     attempt(check_management_duplicates, addresses)
     by_host = attempt(fabric_values.checked_mapping, "fabric_overrides", overrides)
     if problems:

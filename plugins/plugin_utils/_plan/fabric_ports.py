@@ -8,9 +8,11 @@ at the end of the list moves nobody:
 * ``direct`` and ``switch``: the range is cut in two equal parts, the lower for the first half of the cage (PCI domain
   0), the upper for the second half (PCI domain 2). Host number i, counted from 1, gets address i of each part; numbers
   that are reserved are passed over. A pair that later moves behind a switch keeps its addresses.
-* ``ring``: six point-to-point subnets, the first six of the range cut into eight equal parts, or into /24s where the
-  parts would be larger than that. Cable c runs from p0 of host c to p1 of the next host (the last one back to the
-  first) and owns subnets 2c (first half) and 2c + 1 (second half): .1 at its p0 end, .2 at its p1 end.
+* ``ring``, ``line``: a point-to-point subnet for each half of each cable. Cable c runs from p0 of host c to p1 of the
+  next host (on a ring the last one back to the first) and owns subnets 2c (first half) and 2c + 1 (second half): .1 at
+  its p0 end, .2 at its p1 end. A ring of three or four has the range cut into eight equal parts, or into /24s where the
+  parts would be larger than that. A line, and a longer ring, has /24s in a range of /16 or more, and else /30s: a host
+  more moves nobody on a line, and on such a ring one end of the cable that closes it.
 * ``lan``: nothing is allotted, the management addresses are adopted.
 
 An override replaces the address of one NIC of one host. It may move a whole subnet, if every NIC of that subnet is
@@ -21,7 +23,7 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import count, islice
+from itertools import count, islice, pairwise
 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import netaddr, overlap
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
@@ -29,14 +31,17 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_val
     check_override,
     checked_mapping,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ring import CHAINS
 
 if t.TYPE_CHECKING:
     from netaddr import IPAddress, IPNetwork
 
 
 HALVES: t.Final = (0, 1)
-_RING_PARTS: t.Final = 8  # six are used; a power of two keeps the cut exact
+_RING_PARTS: t.Final = 8  # a ring of three uses six; a power of two keeps the cut exact
 _RING_SUBNET_PREFIX: t.Final = 24  # wider point-to-point subnets would only raise the risk of an overlap
+_WIDE: t.Final = 16  # a range with room for a hundred /24s
+_SMALLEST: t.Final = 30
 
 
 class Port(t.NamedTuple):
@@ -101,13 +106,30 @@ def _switch_ports(
             yield Port(host, netdev, device, half, half, address, peer, peer_netdev)
 
 
-def _ring_ports(hosts: Sequence[str], cidr: IPNetwork) -> Iterator[Port]:
-    prefix = max(cidr.prefixlen + (_RING_PARTS - 1).bit_length(), _RING_SUBNET_PREFIX)
-    if prefix > 30:
+def _chain_prefix(cables: int, cidr: IPNetwork, topology: str, hosts: int) -> int:
+    """Length of a cable's subnets. Raises FabricError where the range has no room for two of each cable."""
+    eighths = topology == "ring" and 2 * hosts <= _RING_PARTS
+    if eighths:
+        prefix = max(cidr.prefixlen + (_RING_PARTS - 1).bit_length(), _RING_SUBNET_PREFIX)
+    else:
+        prefix = _RING_SUBNET_PREFIX if cidr.prefixlen <= _WIDE else _SMALLEST
+        if 2 * cables > 1 << max(prefix - cidr.prefixlen, 0):
+            prefix = _SMALLEST
+    if prefix > _SMALLEST or 2 * cables > 1 << max(prefix - cidr.prefixlen, 0):
+        wanted = _SMALLEST - ((_RING_PARTS if eighths else 2 * cables) - 1).bit_length()
         raise FabricError(
-            "fabric_cidr", cidr, "too small: a ring needs six subnets of two hosts each", "use a /27 or larger"
+            "fabric_cidr",
+            cidr,
+            f"too small: a {topology} of {hosts} needs {2 * cables} subnets of two hosts each",
+            f"use a /{wanted} or larger",
         )
-    for cable, host in enumerate(hosts):
+    return int(prefix)
+
+
+def _chain_ports(hosts: Sequence[str], cidr: IPNetwork, topology: str) -> Iterator[Port]:
+    cables = len(hosts) - (topology == "line")
+    prefix = _chain_prefix(cables, cidr, topology, len(hosts))
+    for cable, host in enumerate(hosts[:cables]):
         peer = hosts[(cable + 1) % len(hosts)]
         for half in HALVES:
             segment = 2 * cable + half
@@ -153,6 +175,12 @@ def _apply_overrides(ports: list[Port], overrides: Mapping[str, t.Any]) -> list[
     return result
 
 
+def _some_overlap(ports: Sequence[Port]) -> bool:
+    """Whether any two of these ports' subnets overlap; cheap, for most never do."""
+    spans = sorted((port.address.first, port.address.last) for port in ports)
+    return any(one[1] >= two[0] for one, two in pairwise(spans))
+
+
 def _check_addresses(
     ports: Sequence[Port],
     networks: Mapping[IPNetwork, str],
@@ -189,8 +217,16 @@ def _check_addresses(
                 "both ends of a link belong in one subnet: override both, or neither",
                 port.host,
             )
-    chosen = list(segments.values())
-    for index, port in enumerate(chosen):
+    if overrides:
+        _check_overlaps(list(segments.values()), networks, overrides)
+
+
+def _check_overlaps(chosen: Sequence[Port], networks: Mapping[IPNetwork, str], overrides: Mapping[str, t.Any]) -> None:
+    """No subnet of the fabric inside another one or in a management network, which only overrides can do.
+
+    ``chosen`` has one port of each.
+    """
+    for index, port in enumerate(chosen if _some_overlap(chosen) else ()):
         for other in chosen[:index]:
             if overlap(port.address, other.address):
                 # Only an override can do this: name the NIC that has one.
@@ -203,6 +239,7 @@ def _check_addresses(
                     "use a different subnet for each half and each cable",
                     guilty.host,
                 )
+    for port in chosen:
         for management, host in networks.items():
             if overlap(port.address, management):
                 raise FabricError(
@@ -224,8 +261,10 @@ def allot(
     reserved: Collection[int] = (),
 ) -> list[Port]:
     """Ports with settled, checked addresses on a topology that has a fabric of its own."""
-    ring = topology == "ring"
-    ports = list(_ring_ports(hosts, cidr) if ring else _switch_ports(hosts, cidr, cages, topology, reserved))
+    if topology in CHAINS:
+        ports = list(_chain_ports(hosts, cidr, topology))
+    else:
+        ports = list(_switch_ports(hosts, cidr, cages, topology, reserved))
     ports = _apply_overrides(ports, overrides)
     networks: dict[IPNetwork, str] = {}
     for host, interface in management.items():

@@ -15,12 +15,15 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses 
     overlap,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ring import CHAINS, PATCHES
 
 if t.TYPE_CHECKING:
     from netaddr import IPNetwork
 
 
-TOPOLOGIES: t.Final = ("direct", "ring", "switch", "lan")
+TOPOLOGIES: t.Final = ("direct", "ring", "line", "switch", "lan")
+#: on which hosts reach each other by their management addresses
+BY_MANAGEMENT: t.Final = ("lan", *CHAINS)
 KINDS: t.Final = ("spark", "thor", "generic")
 CAGE: t.Final = 1
 MTU_MIN: t.Final = 1280
@@ -78,6 +81,20 @@ def check_mtu(mtu: object) -> int | None:
             f"use {MTU_ROCE} for jumbo frames, 1500 where the switch has none, or leave it undefined",
         )
     return number
+
+
+def check_patch(patch: object) -> str:
+    """The variable of the patch that the engine's NCCL has; empty for NCCL as it is."""
+    if patch in (None, ""):
+        return ""
+    if patch not in PATCHES:
+        raise FabricError(
+            "fabric_nccl_patch",
+            patch,
+            "not a patch that is known",
+            f"name its variable, {' or '.join(PATCHES)}, or leave it out for NCCL as it is",
+        )
+    return str(patch)
 
 
 def check_reserved(reserved: object) -> frozenset[int]:
@@ -150,14 +167,11 @@ def check_hosts(hosts: object, topology: str) -> list[str]:
     count = len(names)
     shown = f"{topology} with {count} host{'' if count == 1 else 's'}"
     if topology == "direct" and count != 2:
-        more = "for three Sparks use ring or switch, for more use switch" if count > 2 else "add the second host"
+        more = "for three or more use ring, line or switch" if count > 2 else "add the second host"
         raise FabricError("fabric_topology", shown, "a direct cable joins exactly 2 hosts", more)
-    if topology == "ring" and count != 3:
-        more = "for two hosts use direct" if count < 3 else "for more than three hosts use switch"
-        why = "a ring has exactly 3 hosts"
-        if count > 3:
-            why += " (NCCL's Tree and PAT connect hosts across it, which no cable joins)"
-        raise FabricError("fabric_topology", shown, why, more)
+    if topology in CHAINS and count < 3:
+        more = "for two hosts use direct" if count == 2 else "add hosts to the group cluster"
+        raise FabricError("fabric_topology", shown, f"a {topology} joins at least 3 hosts", more)
     if topology == "switch" and count < 2:
         raise FabricError("fabric_topology", shown, "a switch joins at least 2 hosts", "add hosts to the group cluster")
     if count < 1:

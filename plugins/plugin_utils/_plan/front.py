@@ -19,7 +19,7 @@ PERIODS = ("minute", "month")
 #: names of keys that the access log uses for those that are not in vllm_serve_api_keys
 MAIN, PREVIOUS = RESERVED = ("default", "previous")
 #: topologies whose hosts talk over a network that others use as well
-SHARED_LANS = ("lan", "ring")
+SHARED_LANS = ("lan", "ring", "line")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 #: what RFC 6750 lets a bearer token consist of
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")

@@ -18,10 +18,11 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layers im
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import Shape, read_shape
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.split import split_layers
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError, as_int, parse_length
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import ring
 
-#: Topologies whose links carry RDMA; on `lan` everything is TCP.
+#: Topologies whose links carry RDMA; on `lan` and `line` everything is TCP.
 RDMA_TOPOLOGIES = ("direct", "ring", "switch")
-TOPOLOGIES = (*RDMA_TOPOLOGIES, "lan")
+TOPOLOGIES = (*RDMA_TOPOLOGIES, "line", "lan")
 #: what a user acknowledges whose image pads heads that do not divide, which vLLM itself refuses
 PADDED_HEADS = "padded-heads"
 
@@ -144,8 +145,18 @@ def plan_parallel(
     if config is not None:
         _check_length(config, max_model_len)
     chosen = _explicit(tensor_parallel, pipeline_parallel, world, len(names), each)
+    # the cables of a ring from host to host; ranks inside a host need none
+    ringed = len(names) if fast and topology == "ring" and each == 1 else 0
     if chosen is not None:
-        return _checked(chosen, expert_parallel, config, world, names, fast, topology, padded=padded)
+        if problem := ring.refused(*chosen, ringed):
+            raise SizingError(
+                "vllm_serve_tensor_parallel_size x vllm_serve_pipeline_parallel_size",
+                f"{chosen[0]} x {chosen[1]}",
+                f"cannot be: {problem}",
+                f"Choose {_on_a_ring(world, ringed)}, or join the hosts by a switch.",
+            )
+        found = _checked(chosen, expert_parallel, config, world, names, fast, topology, padded=padded)
+        return {**found, "why": _with_cost(found["why"], *chosen, ringed)}
     if world == 1:
         return _checked((1, 1), expert_parallel, config, world, names, fast, topology, chosen=False)
     if config is None:
@@ -157,7 +168,16 @@ def plan_parallel(
                 "Set it, or give the model's config (a recipe with `config`, or the model on the head's disk).",
             )
         return _result(each, world // each, False, "No model config to look at, and the links are TCP: PP over hosts.")
-    return _automatic(config, expert_parallel, world, each, names, fast, topology)
+    return _automatic(config, expert_parallel, world, each, names, fast, topology, ringed)
+
+
+def _on_a_ring(world: int, hosts: int) -> str:
+    """The splits that a ring of so many hosts can carry."""
+    return " or ".join(
+        f"TP={size} PP={world // size}"
+        for size in _divisors(world)[::-1]
+        if not ring.refused(size, world // size, hosts)
+    )
 
 
 def _check_length(config: Mapping[str, Any], asked: Any) -> None:
@@ -258,6 +278,7 @@ def _automatic(
     names: Sequence[str],
     fast: bool,
     topology: str,
+    ringed: int,
 ) -> dict[str, Any]:
     shape = read_shape(config)
     if expert and not shape.experts:
@@ -279,12 +300,21 @@ def _automatic(
         if problems:
             refused[tensor] = problems[0]
             continue
+        if problem := ring.refused(tensor, pipeline, ringed):
+            refused[tensor] = problem
+            continue
         if pipeline > shape.num_layers:
             refused[tensor] = f"{pipeline} stages are more than the model's {shape.num_layers} layers"
             continue
-        return _result(tensor, pipeline, experts, _sentence(tensor, pipeline, world, fast, topology, refused, reason))
+        why = _sentence(tensor, pipeline, world, fast, topology, refused, reason)
+        return _result(tensor, pipeline, experts, _with_cost(why, tensor, pipeline, ringed))
     problem = "; ".join(f"TP={size}: {text}" for size, text in refused.items())
     raise SizingError("hosts", list(names), f"cannot be divided for this model ({problem})", "Use fewer hosts.")
+
+
+def _with_cost(why: str, tensor: int, pipeline: int, ringed: int) -> str:
+    cost = ring.cost(tensor, pipeline, ringed)
+    return f"{why} On this ring {cost}." if cost else why
 
 
 def _sentence(

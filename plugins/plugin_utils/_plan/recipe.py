@@ -396,7 +396,11 @@ def _split(data: Mapping[str, Any], own: Mapping[str, Any], hosts: int, topology
     if data["split"]:
         return dict(data["split"])
     row = dict(data["splits"].get(hosts) or {})
-    return {} if hosts > 1 and topology == "lan" and int(row.get("tensor_parallel", 1)) > 1 else row
+    return (
+        {}
+        if hosts > 1 and topology not in _parallel.RDMA_TOPOLOGIES and int(row.get("tensor_parallel", 1)) > 1
+        else row
+    )
 
 
 def _command(model: Mapping[str, Any], parallel: Mapping[str, Any], length: Any, args: Mapping[str, Any]) -> list[str]:
@@ -423,8 +427,8 @@ def _check_hosts(
             f"cluster has {len(hosts)} ({', '.join(hosts)}). {there}".strip(),
             "hosts",
         )
-    # one host has no links
-    if len(hosts) > 1 and data["topologies"] and topology not in data["topologies"]:
+    # one host has no links, and ranks of a line use TCP as on a lan
+    if len(hosts) > 1 and data["topologies"] and {"line": "lan"}.get(topology, topology) not in data["topologies"]:
         raise RecipeError(
             f"recipe {data['name']} is for fabric_topology {' or '.join(data['topologies'])}, not {topology}. "
             "Choose another recipe, or copy this one into your inventory and change its split."

@@ -16,7 +16,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding imp
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import outlook, vllm_args
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import KINDS
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.parallel import PADDED_HEADS
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.parallel import PADDED_HEADS, RDMA_TOPOLOGIES
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError, host_counts
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sparkrun import is_sparkrun
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_project import is_vllm_project
@@ -174,7 +174,7 @@ def _outlook(plan: Mapping[str, Any], topology: str) -> dict[str, Any]:
     """What the plan comes to: bytes to fetch, requests at once, and tokens/s of one stream; None where not known."""
     memory = plan["memory"] or {}
     # every host that recipes are planned for has one GPU
-    over_tcp = topology == "lan" and plan["tensor_parallel"] > 1
+    over_tcp = topology not in RDMA_TOPOLOGIES and plan["tensor_parallel"] > 1
     bounded = memory.get("decode_tokens_per_second_bound") and not over_tcp
     requests = memory.get("max_concurrent_sequences")
     return {

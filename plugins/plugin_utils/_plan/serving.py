@@ -26,6 +26,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     outlook,
     overrides,
     patience,
+    ring,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import runtime as _runtime
@@ -95,21 +96,20 @@ def plan_serving(
     if config is None and ask is not None:
         config, weights = _asked(ask, data, first) or (None, None)
     chosen = own_choice(first)
-    plan = _recipe.resolve(
-        recipe,
-        hosts,
-        image=serving_image(first, runtime, kinds, data),
-        topology=_topology_between(len(hosts), cluster["topology"]) if cluster.get("group") else cluster["topology"],
-        gpus_per_host=cluster["gpus"],
-        kinds=cluster["kinds"],
-        memory_bytes={host: nodes[host]["mem_total_bytes"] for host in hosts},
-        memory_available_bytes=available_bytes(hosts, nodes),
-        version=first.get("engine_vllm_version") or locked_version(first, runtime.name),
-        config=config,
-        weights_bytes=weights,
-        overrides={**drafter.found(data, chosen, first, ask), **chosen},
-        base=base,
-    )
+    known: dict[str, Any] = {
+        "image": serving_image(first, runtime, kinds, data),
+        "topology": _topology_of(cluster),
+        "gpus_per_host": cluster["gpus"],
+        "kinds": cluster["kinds"],
+        "memory_bytes": {host: nodes[host]["mem_total_bytes"] for host in hosts},
+        "memory_available_bytes": available_bytes(hosts, nodes),
+        "version": first.get("engine_vllm_version") or locked_version(first, runtime.name),
+        "config": config,
+        "weights_bytes": weights,
+        "overrides": {**drafter.found(data, chosen, first, ask), **chosen},
+        "base": base,
+    }
+    plan, ranks = _along_the_cables(recipe, hosts, first, known)
     plan["warnings"] += [*([remark] if remark else []), *_remarks(plan, runtime, first)]
     if from_hub(first):
         # vLLM fetches the model itself, by its whole name; the revision is its to know too
@@ -126,6 +126,7 @@ def plan_serving(
         **{key: plan[key] for key in ("served_model_name", "max_model_len", "args", "environment", "why", "memory")},
         **{key: plan[key] for key in ("tensor_parallel", "pipeline_parallel", "warnings", "command")},
         **{key: plan[key] for key in ("acknowledged", "sizing", "answers", "vllm_version", "needs", "calls")},
+        "ranks": ranks,
         "image": _runtime.image(runtime, kinds, plan["image"]),
         "image_digest": plan["image_digest"],
         "runtime": runtime.name,
@@ -160,7 +161,7 @@ def serving_image(
 
 def _over_tcp(cluster: Mapping[str, Any], plan: Mapping[str, Any]) -> bool:
     """Whether the parts of a layer are on several hosts that are joined by TCP."""
-    return bool(cluster["topology"] == "lan" and plan["tensor_parallel"] > max(cluster["gpus"].values()))
+    return bool(cluster["profile"] == "tcp" and plan["tensor_parallel"] > max(cluster["gpus"].values()))
 
 
 def _asked(ask: Ask, data: Mapping[str, Any], first: Mapping[str, Any]) -> tuple[dict[str, Any], int] | None:
@@ -259,6 +260,32 @@ def locked_version(first: Mapping[str, Any], runtime: str) -> str | None:
 def _topology_between(hosts: int, topology: str) -> str:
     """What so many hosts of a fabric make up: two of a ring are one cable apart; one host needs no fabric."""
     return {1: "lan", 2: "direct" if topology == "ring" else topology}.get(hosts, topology)
+
+
+def _topology_of(cluster: Mapping[str, Any]) -> str:
+    """What the hosts of a cluster make up: those of a serving group are a part of the fabric of all hosts."""
+    topology, hosts = str(cluster["topology"]), cluster["hosts"]
+    if not cluster.get("group"):
+        return topology
+    if topology in ring.CHAINS and len(hosts) > 1:
+        return "direct" if cluster["profile"] == "roce" else "line"
+    return _topology_between(len(hosts), topology)
+
+
+def _along_the_cables(
+    recipe: Any, hosts: Sequence[str], first: Mapping[str, Any], known: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    """The recipe's plan, and the hosts by rank. Raises RecipeError for what a ring of these hosts cannot serve."""
+    topology = str(known["topology"])
+    plan = _recipe.resolve(recipe, hosts, **known)
+    ranks = ring.rank_order(hosts, plan["tensor_parallel"], plan["pipeline_parallel"], topology)
+    if ranks != hosts:
+        # the memory of each rank is that of its host
+        plan = _recipe.resolve(recipe, ranks, **known)
+    executor = str(first.get("vllm_serve_executor", role_specs.defaults()["vllm_serve_executor"]))
+    if problem := ring.serving_problem(topology, len(hosts), executor, plan["environment"]):
+        raise RecipeError(f"{problem[0]}: {problem[1]}")
+    return plan, ranks
 
 
 def _check_degraded(

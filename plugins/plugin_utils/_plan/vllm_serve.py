@@ -115,7 +115,7 @@ class Serving:
 
     @property
     def rank(self) -> int:
-        return int(self.cluster["hosts"].index(self.host))
+        return int((self.planned.get("ranks") or self.cluster["hosts"]).index(self.host))
 
     @property
     def by_ray(self) -> bool:

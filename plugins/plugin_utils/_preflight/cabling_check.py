@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from collections.abc import Mapping, Sequence
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import ERROR, UNKNOWN, Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import neighbors
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import cabling
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import spark_netdev
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import SPARK_NETDEVS
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ring import CHAINS
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.facts import Plan, cage_name
 
 #: what a probed port has at its other end: host, its planned link, the (host, NIC) that were seen there
@@ -34,9 +36,16 @@ def cabling_problems(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> l
                 wrong.append((host, link, seen))
             else:
                 silent.append((host, link))
-    swapped, left = _swapped(wrong)
+    ends = _ends(plan, probes)
+    order = _another_order(plan, ends) if wrong else ""
+    # hosts that only stand in another order have no cable in a wrong cage
+    swapped, left = ([], wrong) if order else _swapped(wrong)
     left = [end for end in left if not _in_other_cage(end, probes)]
-    return swapped + _wrong_ends(left, _runs_backwards(plan, wrong)) + [_silent_end(*end, probes) for end in silent]
+    problems = swapped + _wrong_ends(left, order) + [_silent_end(*end, probes) for end in silent]
+    if problems and any(entry["topology"] in CHAINS for entry in plan.values()):
+        drawing = f"; cabled now: {'; '.join(cabling.sketch(list(plan), ends))}"
+        problems[-1] = dataclasses.replace(problems[-1], fix=problems[-1].fix + drawing)
+    return problems
 
 
 def switch_problems(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> list[Finding]:
@@ -61,7 +70,7 @@ def switch_problems(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> li
         order, closed = cabling.walk(hosts, by_cage)
         shape = f"a {'ring' if closed else 'line'} ({cabling.drawn(order, closed)})" if order else "pairs"
         what = f"fabric_topology is switch, but the hosts are cabled as {shape}: each port hears one other host at most"
-        fix = "join all hosts by one switch, or declare what is cabled (fabric_topology: ring with three hosts, direct)"
+        fix = "join all hosts by one switch, or declare what is cabled (fabric_topology: ring, line or direct)"
         return [Finding("cabling", what, fix, ", ".join(hosts))]
     if len(parts) > 1:
         told = "; ".join(", ".join(part) for part in parts)
@@ -81,8 +90,8 @@ def _in_other_cage(end: Seen, probes: Mapping[str, Mapping[str, t.Any]]) -> bool
     return seen[0][0] == link["peer"] and peer_port.get("carrier") is False
 
 
-def _wrong_ends(wrong: Sequence[Seen], backwards: Sequence[str]) -> list[Finding]:
-    """Cables that end at somebody else; ``backwards`` is the order of hosts that would make them right."""
+def _wrong_ends(wrong: Sequence[Seen], order: str) -> list[Finding]:
+    """Cables that end at somebody else; ``order`` says which order of hosts would make them right."""
     problems = []
     told: set[tuple[str, str]] = set()
     for host, link, seen in wrong:
@@ -91,16 +100,10 @@ def _wrong_ends(wrong: Sequence[Seen], backwards: Sequence[str]) -> list[Finding
             continue
         told.add(cage)
         other_host, other_netdev = seen[0]
-        if backwards:
-            fix = (
-                f"the ring runs the other way round: list the hosts as {', '.join(backwards)}, or swap both cables on "
-                "every host"
-            )
-        else:
-            fix = (
-                f"move the end that is in {cage_name(other_netdev)} of {other_host} to "
-                f"{cage_name(link['peer_netdev'])} of {link['peer']}"
-            )
+        fix = order or (
+            f"move the end that is in {cage_name(other_netdev)} of {other_host} to "
+            f"{cage_name(link['peer_netdev'])} of {link['peer']}"
+        )
         problems.append(
             Finding(
                 "cabling",
@@ -168,17 +171,36 @@ def _swapped(
     return problems, left
 
 
-def _runs_backwards(plan: Plan, wrong: Sequence[Seen]) -> list[str]:
-    """The order of hosts in which a ring that is cabled consistently, but the other way round, would be right."""
+def _ends(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> dict[cabling.End, set[cabling.End]]:
+    """By host and cage, which hosts and cages of the cluster frames came from."""
+    ends: dict[cabling.End, set[cabling.End]] = {}
+    for host in plan:
+        for netdev, found in ((probes.get(host) or {}).get("neighbours") or {}).items():
+            if netdev in SPARK_NETDEVS:
+                ends.setdefault((host, SPARK_NETDEVS[netdev][0]), set()).update(
+                    (item["host"], SPARK_NETDEVS[item["netdev"]][0])
+                    for item in found
+                    if item["host"] in plan and item["netdev"] in SPARK_NETDEVS
+                )
+    return ends
+
+
+def _another_order(plan: Plan, ends: Mapping[cabling.End, set[cabling.End]]) -> str:
+    """What to do about a ring or a line that is cabled consistently, but in another order of the hosts; else empty."""
     hosts = list(plan)
-    if len(hosts) != 3 or any(entry["topology"] != "ring" for entry in plan.values()):
-        return []
-    order = [hosts[0], hosts[2], hosts[1]]
-    found = {(host, neighbors.port_of(link["netdev"])): seen for host, link, seen in wrong}
-    for index, host in enumerate(order):
-        following = order[(index + 1) % 3]
-        if not neighbors.is_neighbour(found.get((host, "np0"), ()), following, spark_netdev(1, 0)):
-            return []
-        if not neighbors.is_neighbour(found.get((following, "np1"), ()), host, spark_netdev(0, 0)):
-            return []
-    return order
+    topology = plan[hosts[0]]["topology"]
+    if topology not in CHAINS:
+        return ""
+    sees = {(host, f"p{cage}"): {name for name, _cage in others} for (host, cage), others in ends.items()}
+    order, closed = cabling.walk(hosts, sees)
+    if not order or closed != (topology == "ring"):
+        return ""
+    order, wrong = cabling.misplaced(order, closed, ends)
+    if wrong or order == hosts:
+        return ""
+    if order == [hosts[0], *reversed(hosts[1:])]:
+        return (
+            f"the ring runs the other way round: list the hosts as {', '.join(order)}, or swap both cables on every "
+            "host"
+        )
+    return f"the cables join the hosts in another order: list them as {', '.join(order)} (the first is the head)"

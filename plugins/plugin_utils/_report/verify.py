@@ -245,6 +245,8 @@ def collective_lines(
 ) -> list[dict[str, Any]]:
     """Bus bandwidth, latency, and over which network it went."""
     where = f"{len(hosts)} ranks"
+    # two hosts of a ring that serve by themselves are a pair
+    ringed = topology == "ring" and len(hosts) > 2
     errors = {host: results[host]["error"] for host in hosts if results.get(host, {}).get("error")}
     absent = [host for host in hosts if host not in results]
     if absent or errors:
@@ -263,7 +265,7 @@ def collective_lines(
     name = "busbw_gloo_gbytes"
     if backend == "nccl":
         name = "busbw_nccl_tcp_gbytes" if profile == "tcp" else "busbw_nccl_gbytes"
-        if profile != "tcp" and topology == "ring":
+        if profile != "tcp" and ringed:
             name = "busbw_nccl_ring_gbytes"
     value = round(best["busbw_gbytes"], 4)
     fix = "about 11 GB/s is one half only, about 2 is sockets: see the transport and the links above"
@@ -284,7 +286,7 @@ def collective_lines(
     )
     for host in hosts:
         lines.append(transport_line(host, results[host], profile, fabric[host]))
-    if topology == "ring" and backend == "nccl":
+    if ringed and backend == "nccl":
         lines += [nccl_line(host, str(results[host].get("nccl") or "")) for host in hosts]
     return lines
 

@@ -82,7 +82,7 @@ OVERRIDE = {"enp1s0f0np0": "10.100.0.77/24"}
         ),
         ("2spark", {"ansible_host": "192.0.2.9"}, ("ansible_host", "spark-01 and spark-02", "192.0.2.9")),
         ("3spark_ring", {"fabric_overrides": OVERRIDE}, ("fabric_overrides", "10.100.0.77", "given twice")),
-        ("2spark", {"fabric_topology": "mesh"}, ("fabric_topology", "mesh", "direct, ring, switch, lan")),
+        ("2spark", {"fabric_topology": "mesh"}, ("fabric_topology", "mesh", "direct, ring, line, switch, lan")),
     ],
 )
 def test_stopped_before_any_host_is_spoken_to(

@@ -113,7 +113,7 @@ def test_a_bad_inventory_is_refused_before_a_file_is_written(tmp_path):
     )
     done = render(tmp_path / "out", path)
     assert done.returncode != 0
-    assert "fabric_topology is ring with 2 hosts: a ring has exactly 3 hosts" in done.stdout
+    assert "fabric_topology is ring with 2 hosts: a ring joins at least 3 hosts" in done.stdout
     assert not (tmp_path / "out").exists()
 
 

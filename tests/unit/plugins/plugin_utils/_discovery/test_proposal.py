@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from typing import Any
 
 import pytest
@@ -111,7 +112,7 @@ def test_a_ring_with_one_machine_the_wrong_way_round_names_the_cables_to_swap() 
 
 
 def test_a_ring_with_a_missing_cable_names_both_of_its_ends() -> None:
-    found = Lan("abc").join(("a", 0), ("b", 1)).join(("b", 0), ("c", 1)).propose()
+    found = Lan("abc").join(("a", 0), ("b", 1)).join(("b", 0), ("c", 1)).propose("ring")
     assert [(finding.host, finding.what[:22]) for finding in found.findings] == [
         ("a", "cage 1 has no cable, w"),
         ("c", "cage 0 has no cable, w"),
@@ -302,9 +303,59 @@ def test_a_ring_of_four_is_drawn_and_not_called_a_switch() -> None:
     lan = (
         Lan("abcd").join(("a", 0), ("b", 1)).join(("b", 0), ("c", 1)).join(("c", 0), ("d", 1)).join(("d", 0), ("a", 1))
     )
-    found = lan.propose()
+    found = lan.propose("switch")
     assert [finding.id for finding in found.findings] == ["shape"]
     assert "cabled as a ring: a - b - c - d - a" in found.findings[0].what
+    found = lan.propose()
+    assert (found.topology, names(found), found.findings) == ("ring", list("abcd"), [])
+
+
+def row(order: str, *turned: str, closed: bool = True) -> Lan:
+    """A ring or a line in this order, from cage 0 to cage 1, but for the hosts whose cables changed places."""
+    lan = Lan("".join(sorted(order)))
+    for one, two in itertools.pairwise(order + (order[0] if closed else "")):
+        lan.join((one, int(one in turned)), (two, int(two not in turned)))
+    return lan
+
+
+@pytest.mark.parametrize("order", ["abcd", "acbd", "abcde", "adbec", "abcdefgh"])
+def test_a_ring_of_many_is_listed_in_the_order_of_its_cables(order: str) -> None:
+    found = row(order).propose()
+    assert (found.topology, "".join(names(found)), found.findings) == ("ring", order, [])
+    assert Cables(list(row(order).machines.values())).drawing() == [" p0=p1 ".join(order + order[0])]
+
+
+@pytest.mark.parametrize("order", ["abc", "cab", "abcd", "dacb"])
+def test_a_line_is_listed_in_the_order_of_its_cables_and_says_what_it_costs(order: str) -> None:
+    found = row(order, closed=False).propose()
+    assert (found.topology, "".join(names(found)), found.findings) == ("line", order, [])
+    assert f"a cable from {order[-1]} cage 0 to {order[0]} cage 1 makes it one" in found.notes[0]
+
+
+def test_a_line_at_whose_end_a_cable_hangs_is_a_ring_with_a_fault() -> None:
+    lan = row("abcd", closed=False)
+    lan.plug("a", 1)
+    found = lan.propose()
+    assert [(finding.host, finding.what[:24]) for finding in found.findings] == [
+        ("a", "cage 1 has a cable, but "),
+        ("d", "cage 0 has no cable, whi"),
+    ]
+
+
+def test_cables_in_the_wrong_cages_of_a_longer_row_are_named() -> None:
+    assert [finding.fix for finding in row("abcde", "c").propose().findings] == ["swap the two cables at c"]
+    # equal cages at both ends of each cable, as some build it: every other machine is turned
+    assert [finding.host for finding in row("abcd", "a", "c").propose().findings] == ["a", "c"]
+    (finding,) = row("abc", "c", closed=False).propose().findings
+    assert finding.fix == "move the cable at c to its other cage"
+
+
+def test_a_doubled_cable_is_drawn() -> None:
+    lan = (
+        Lan("abcd").join(("a", 0), ("b", 1)).join(("a", 1), ("b", 0)).join(("c", 0), ("d", 1)).join(("c", 1), ("d", 0))
+    )
+    (finding,) = lan.propose("ring").findings
+    assert finding.what == "the cables make no ring: a p0=p1 b p0=p1 a; c p0=p1 d p0=p1 c"
 
 
 @pytest.mark.parametrize("wanted", ["", "switch"])

@@ -49,7 +49,7 @@ def test_groups(groups, words):
 def test_unknown_topology_names_value_choices_and_the_likely_one():
     problem = only(inventory.inventory_problems(GROUPS, variables(fabric_topology="swich")))
     assert problem.startswith("fabric_topology: 'swich'")
-    assert "direct, ring, switch, lan" in problem
+    assert "direct, ring, line, switch, lan" in problem
     assert "did you mean 'switch'" in problem
 
 

@@ -24,11 +24,17 @@ def names(count: int) -> list[str]:
 
 @st.composite
 def cases(draw: st.DrawFn, topologies: tuple[str, ...] = fabric_values.TOPOLOGIES, least: int = 2) -> dict[str, t.Any]:
-    """A valid call for every topology, at every size the topology allows (a switch: 2 to 64)."""
+    """A valid call for every topology, at every size it allows (a switch and a lan: 2 to 64 hosts, a ring and a line: 3
+    to 40)."""
     topology = draw(st.sampled_from(topologies))
-    size = {"direct": st.just(2), "ring": st.just(3), "switch": st.integers(least, 64), "lan": st.integers(2, 64)}
-    hosts = names(draw(size[topology]))
-    smallest = 27 if topology == "ring" else next(p for p in range(29, 1, -1) if (1 << (31 - p)) - 2 >= len(hosts))
+    chain = st.integers(max(least, 3), 40)
+    size = {"direct": st.just(2), "ring": chain, "line": chain, "lan": st.integers(2, 64)}
+    hosts = names(draw(size.get(topology, st.integers(least, 64))))
+    if topology in ("ring", "line"):
+        segments = 8 if topology == "ring" and len(hosts) < 5 else 2 * (len(hosts) - (topology == "line"))
+        smallest = 30 - (segments - 1).bit_length()
+    else:
+        smallest = next(p for p in range(29, 1, -1) if (1 << (31 - p)) - 2 >= len(hosts))
     prefix = draw(st.integers(12, smallest))
     cidr = IPv4Network((draw(st.integers(0x0A000000, 0x0AFFFFFF)) >> (32 - prefix) << (32 - prefix), prefix))
     kinds = {

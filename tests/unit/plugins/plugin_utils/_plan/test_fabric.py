@@ -44,7 +44,9 @@ def test_plan_properties(case: dict[str, t.Any]) -> None:
     assert len({address.ip for address in addresses}) == len(addresses), "no address twice"
     for host, entry in plan.items():
         assert all(set(link) == LINK_KEYS for link in entry["links"])
-        assert len(entry["links"]) == {"direct": 2, "switch": 2, "ring": 4, "lan": 1}[case["topology"]]
+        end = case["topology"] == "line" and host in (case["hosts"][0], case["hosts"][-1])
+        wanted = {"direct": 2, "switch": 2, "ring": 4, "line": 2 if end else 4, "lan": 1}
+        assert len(entry["links"]) == wanted[case["topology"]]
         networks = [IPv4Network(link["subnet"]) for link in entry["links"]]
         assert not any(a.overlaps(b) for i, a in enumerate(networks) for b in networks[:i]), "one NIC per subnet"
         assert len({link["netdev"] for link in entry["links"]}) == len(entry["links"])
@@ -63,7 +65,7 @@ def test_plan_properties(case: dict[str, t.Any]) -> None:
             assert (back["peer"], back["peer_netdev"]) == (host, link["netdev"]), "a cable has two ends"
             assert (back["subnet"], back["half"]) == (link["subnet"], link["half"])
             ports = {link["netdev"][-2:], back["netdev"][-2:]}
-            assert ports == ({"p0", "p1"} if case["topology"] == "ring" else {f"p{case['cage']}"})
+            assert ports == ({"p0", "p1"} if case["topology"] in ("ring", "line") else {f"p{case['cage']}"})
     json.dumps(plan)
 
 
@@ -278,6 +280,74 @@ def test_segments_that_nccl_cannot_tell_apart_are_refused() -> None:
         fabric_plan(list("abc"), "ring", "10.100.0.0/16", management=RING_MANAGEMENT, overrides=overrides)
 
 
-def test_an_open_ring_of_four_says_why() -> None:
-    with pytest.raises(FabricError, match="NCCL's Tree and PAT connect hosts across it"):
-        fabric_plan(list("abcd"), "ring", "10.100.0.0/16")
+MANY = {host: f"192.168.1.{number + 11}/24" for number, host in enumerate("abcdefgh")}
+
+
+def _addresses(plan: dict[str, t.Any]) -> dict[tuple[str, str], str]:
+    return {(host, link["netdev"]): link["address"] for host, entry in plan.items() for link in entry["links"]}
+
+
+def test_a_ring_of_four_is_planned_along_its_cables_and_nccl_connects_nothing_else() -> None:
+    plan = fabric_plan(list("abcd"), "ring", "10.100.0.0/24", management=MANY)
+    cables = [(host, link["peer"]) for host in plan for link in plan[host]["links"] if link["netdev"] == "enp1s0f0np0"]
+    assert cables == [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")]
+    env = plan["c"]["env"]
+    assert (env["NCCL_ALGO"], env["NCCL_RUNTIME_CONNECT"], env["NCCL_CUMEM_ENABLE"]) == ("Ring", "1", "1")
+    assert (env["NCCL_PAT_ENABLE"], env["NCCL_IB_MERGE_NICS"], env["NCCL_IB_SUBNET_PREFIX_LEN"]) == ("0", "1", "27")
+    assert env["NCCL_SOCKET_IFNAME"] == "=enP7s7", "the hosts meet on the control network, which reaches all"
+
+
+@pytest.mark.parametrize("patch", ["NCCL_SKIP_TREE_CONNECT", "NCCL_SWITCHLESS_RING_ONLY"])
+def test_a_patched_library_gets_its_own_variable_and_no_other(patch: str) -> None:
+    env = fabric_plan(list("abcd"), "ring", "10.100.0.0/16", management=MANY, nccl_patch=patch)["a"]["env"]
+    assert [name for name in env if "SKIP_TREE" in name or "SWITCHLESS" in name] == [patch]
+    assert (env["NCCL_IB_MERGE_NICS"], env["NCCL_CUMEM_ENABLE"], env["NCCL_ALGO"]) == ("0", "0", "Ring")
+    assert "NCCL_RUNTIME_CONNECT" not in env
+    # three hosts are a full mesh and need neither
+    assert "NCCL_ALGO" not in fabric_plan(ABC, "ring", "10.100.0.0/16", management=MANY, nccl_patch=patch)["a"]["env"]
+
+
+@pytest.mark.parametrize("cidr", ["10.100.0.0/16", "10.100.0.0/24"])
+def test_a_host_added_at_the_end_of_a_line_moves_nobody(cidr: str) -> None:
+    whole = _addresses(fabric_plan(list("abcdefgh"), "line", cidr, management=MANY))
+    for count in range(3, 8):
+        part = _addresses(fabric_plan(list("abcdefgh")[:count], "line", cidr, management=MANY))
+        assert part.items() <= whole.items()
+
+
+@pytest.mark.parametrize(("cidr", "least"), [("10.100.0.0/16", 3), ("10.100.0.0/24", 5)])
+def test_a_host_added_to_a_ring_moves_one_end_of_the_closing_cable(cidr: str, least: int) -> None:
+    hosts = list("abcdefgh")
+    for count in range(least, 8):
+        before = _addresses(fabric_plan(hosts[:count], "ring", cidr, management=MANY))
+        after = _addresses(fabric_plan(hosts[: count + 1], "ring", cidr, management=MANY))
+        moved = {port for port, address in before.items() if after[port] != address}
+        assert moved == {("a", "enp1s0f1np1"), ("a", "enP2p1s0f1np1")}
+
+
+def test_a_line_and_an_opened_ring_have_the_same_addresses() -> None:
+    ring = _addresses(fabric_plan(list("abcde"), "ring", "10.100.0.0/16", management=MANY))
+    line = _addresses(fabric_plan(list("abcde"), "line", "10.100.0.0/16", management=MANY))
+    assert line.items() <= ring.items()
+    assert len(ring) - len(line) == 4
+
+
+def test_a_line_says_that_its_ranks_use_tcp() -> None:
+    plan = fabric_plan(ABC, "line", "10.100.0.0/16", management=MANY)
+    entry = plan["b"]
+    assert (entry["profile"], entry["env"]["NCCL_NET"], entry["env"]["NCCL_IB_DISABLE"]) == ("tcp", "Socket", "1")
+    assert "does not close" in entry["profile_reason"]
+    assert entry["addressing"] == "managed"
+    assert [len(one["links"]) for one in plan.values()] == [2, 4, 2]
+    assert entry["control_address"] == "192.168.1.12"
+
+
+def test_256_hosts_in_a_ring_are_planned_as_fast_as_on_a_switch() -> None:
+    hosts = names(256)
+    management = {host: f"192.168.{number // 200}.{number % 200 + 1}/16" for number, host in enumerate(hosts)}
+    started = time.process_time()
+    plan = fabric_plan(
+        hosts, "ring", "10.0.0.0/16", management=management, overrides={"node000": {"enp1s0f0np0": "10.0.0.1"}}
+    )
+    assert len(_addresses(plan)) == 4 * 256
+    assert time.process_time() - started < 2

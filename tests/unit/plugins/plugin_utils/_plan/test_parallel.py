@@ -29,6 +29,11 @@ AUTOMATIC = [
     ("llama-3.1-405b-awq-int4", 3, "switch", 1, 3, False, "128 attention heads do not divide by 3"),
     ("tiny-qwen3", 3, "ring", 3, 1, False, "over RoCE (ring)"),
     ("tiny-qwen3", 1, "lan", 1, 1, False, "One GPU"),
+    ("llama-3.1-8b", 4, "ring", 4, 1, False, "every all-reduce takes 6 steps from host to host round the ring"),
+    # neither 5 nor two pairs: the stages follow the cables
+    ("llama-3.1-8b", 5, "ring", 1, 5, False, "a token passes 5 stages"),
+    ("llama-3.1-8b", 6, "ring", 1, 6, False, "a token passes 6 stages"),
+    ("llama-3.1-8b", 4, "line", 1, 4, False, "the links are TCP (line)"),
     # six hosts: two of the factors divide
     ("llama-3.1-8b", 6, "switch", 2, 3, False, "32 attention heads do not divide by 6"),
 ]
@@ -139,7 +144,7 @@ def test_bad_splits(name: str, hosts: Any, options: dict[str, Any], variable: st
 
 
 def test_a_topology_that_is_none() -> None:
-    with pytest.raises(SizingError, match="direct, ring, switch, lan"):
+    with pytest.raises(SizingError, match="direct, ring, switch, line, lan"):
         plan_parallel(2, topology="star")
 
 
@@ -174,3 +179,22 @@ def test_hosts_by_name_or_number() -> None:
     assert plan_parallel(config=config, hosts=["a", "b"], topology="direct")["tensor_parallel"] == 2
     with pytest.raises(SizingError, match=r"vllm_serve_tensor_parallel_size=3"):
         plan_parallel(config=config, hosts=3, tensor_parallel=3)
+
+
+def test_two_pairs_on_a_ring_of_four_may_be_asked_for_and_say_what_they_cost() -> None:
+    plan = plan_parallel(4, 1, "ring", model("llama-3.1-8b"), tensor_parallel=2)
+    assert (plan["tensor_parallel"], plan["pipeline_parallel"]) == (2, 2)
+    assert "each pair reduces in 2 steps over a cable of its own" in plan["why"]
+
+
+@pytest.mark.parametrize(("hosts", "tensor", "possible"), [(6, 2, "TP=6 PP=1 or TP=1 PP=6"), (8, 4, "TP=8 PP=1 or")])
+def test_a_split_that_a_ring_cannot_carry_is_refused_with_those_that_it_can(
+    hosts: int, tensor: int, possible: str
+) -> None:
+    with pytest.raises(SizingError, match=possible):
+        plan_parallel(hosts, 1, "ring", model("llama-3.1-8b"), tensor_parallel=tensor)
+    # the same hosts on a switch, or with the ranks of a layer inside each host, may
+    assert plan_parallel(hosts, 1, "switch", model("llama-3.1-8b"), tensor_parallel=tensor)["tensor_parallel"] == tensor
+    assert (
+        plan_parallel(hosts, tensor, "ring", model("llama-3.1-8b"), tensor_parallel=tensor)["world"] == hosts * tensor
+    )

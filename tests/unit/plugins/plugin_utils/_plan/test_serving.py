@@ -36,6 +36,25 @@ def test_a_recipe_becomes_what_the_roles_serve():
     assert serving["why"]
 
 
+def test_ranks_of_two_pairs_follow_the_cables_of_a_ring_and_ray_is_refused_there():
+    mine = {"vllm_serve_recipe": "minimax-m2.7-nvfp4", "vllm_serve_tensor_parallel_size": 2}
+    first, cluster, _fabric, nodes = planned(["a", "b", "c", "d"], **mine)
+    assert plan_serving(first, cluster, nodes, ".")["ranks"] == ["a", "b", "c", "d"]
+    cluster = {**cluster, "topology": "ring"}
+    with pytest.raises(RecipeError, match="vllm_serve_executor: ray gives ranks to hosts in an order of its own"):
+        plan_serving(first, cluster, nodes, ".")
+    serving = plan_serving({**first, "vllm_serve_executor": "mp"}, cluster, nodes, ".")
+    assert (serving["tensor_parallel"], serving["pipeline_parallel"]) == (2, 2)
+    assert serving["ranks"] == ["a", "b", "d", "c"]
+
+
+def test_a_part_of_a_ring_is_a_pair_or_no_ring_at_all():
+    first, cluster, _fabric, nodes = planned(["a", "b"], vllm_serve_recipe="llama-3.3-70b-nvfp4")
+    part = {**cluster, "topology": "ring", "group": "one"}
+    assert plan_serving(first, {**part, "profile": "roce"}, nodes, ".")["tensor_parallel"] == 2
+    assert plan_serving(first, {**part, "profile": "tcp"}, nodes, ".")["pipeline_parallel"] == 2
+
+
 def test_a_model_that_vllm_fetches_itself_keeps_its_whole_name_and_is_not_stored(tmp_path):
     # a folder of the same last name in the store is not what will be served
     entry = model_folder(tmp_path / "Qwen3-8B", max_position_embeddings=64)

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import itertools
+
+import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import neighbors
 
 from tests.unit.plugins.plugin_utils._preflight.planned_world import A0, A1, B0, B1, World
@@ -17,7 +20,7 @@ def test_two_cables_swapped_at_one_host_are_one_message() -> None:
     assert world.errors() == [
         f"host a: its two cables are swapped: NIC {A0} is cabled to c {A0}, NIC {B0} to b {B0}, the plan wants it the "
         "other way; swap the two cables at a: the one from c belongs in cage 1 (away from the RJ45 port), the one from "
-        "b in cage 0 (next to the RJ45 port)"
+        "b in cage 0 (next to the RJ45 port); cabled now: a p0=p0 c p1=p0 b p1=p1 a"
     ]
 
 
@@ -44,6 +47,46 @@ def test_a_ring_the_other_way_round_asks_for_the_hosts_in_another_order() -> Non
     errors = world.errors()
     assert len(errors) == 6
     assert all("the ring runs the other way round: list the hosts as a, c, b" in error for error in errors)
+
+
+def ring(world: World, order: str, closed: bool = True) -> None:
+    for one, two in itertools.pairwise(order + (order[0] if closed else "")):
+        world.cable((one, 0), (two, 1))
+
+
+@pytest.mark.parametrize("count", [4, 5])
+def test_a_longer_ring_as_planned_is_no_finding_and_in_another_order_asks_for_that(count: int) -> None:
+    hosts = list("abcde")[:count]
+    world = World("ring", hosts)
+    assert world.errors() == []
+    other = "acb" + "".join(hosts[3:])
+    ring(world, other)
+    assert f"another order: list them as {', '.join(other)} (the first is the head)" in world.errors()[0]
+    ring(world, "a" + "".join(reversed(hosts[1:])))
+    assert all("the ring runs the other way round: list the hosts as a, " in error for error in world.errors())
+
+
+def test_a_line_as_planned_and_the_other_way_round() -> None:
+    world = World("line", list("abc"))
+    assert world.errors() == []
+    world = World("line", list("abcd"))
+    ring(world, "bacd", closed=False)
+    for name in (B0, B1):
+        world.probes["b"]["neighbours"][name] = []
+    errors = world.errors()
+    assert "list them as b, a, c, d (the first is the head)" in errors[0]
+    assert errors[-1].endswith("cabled now: b p0=p1 a p0=p1 c p0=p1 d")
+
+
+def test_a_doubled_cable_on_a_ring_of_four_names_the_cable_to_move_and_draws() -> None:
+    world = World("ring", list("abcd"))
+    world.cable(("a", 0), ("b", 1))
+    world.cable(("b", 0), ("a", 1))
+    world.cable(("c", 0), ("d", 1))
+    world.cable(("d", 0), ("c", 1))
+    errors = world.errors()
+    assert f"host a: NIC {B0} is cabled to b {A0}, the plan wants d {A0} there; move the end" in " ".join(errors)
+    assert errors[-1].endswith("cabled now: a p0=p1 b p0=p1 a; c p0=p1 d p0=p1 c")
 
 
 def test_a_nic_may_hear_both_halves_of_the_right_cage() -> None:

@@ -183,7 +183,7 @@ def proposed() -> list[tuple[dict[str, Any], str, list[Any]]]:
     for name in ("vllm_serve_tensor_parallel_size", "vllm_serve_pipeline_parallel_size"):
         found += [({name: bad}, inventory.SPLIT_FIX, [1, None]) for bad in (0, "auto", "three")]
     found.append(({"ray_node_num_gpus": "two"}, "give 0 or more, or auto", [0, 1, "auto"]))
-    found.append(({"fabric_topology": "star"}, "direct, ring, switch, lan", ["direct", "switch", "lan"]))
+    found.append(({"fabric_topology": "star"}, "direct, ring, line, switch, lan", ["direct", "switch", "lan"]))
     found.append(({"engine_runtime": "vm"}, "venv, container", ["venv", "container"]))
     found.append(({"vllm_serve_executor": "dask"}, "ray, mp", ["ray", "mp"]))
     for name, (_pattern, _what, fix) in values._FORMS.items():
