@@ -33,8 +33,8 @@ def test_bytes_of_cache(compared: list[Start]) -> None:
     assert len(errors) >= 20
     assert len(held) >= 10
     for group in (errors, held):
-        assert statistics.median(group) <= 0.05
-        assert max(group) <= 0.15
+        assert statistics.median(group) <= 0.03
+        assert max(group) <= 0.12
 
 
 def test_concurrency_given_the_bytes(compared: list[Start]) -> None:

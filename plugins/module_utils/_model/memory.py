@@ -281,9 +281,11 @@ def _speed(asked: Options, weights: Weights, tensor: int) -> dict[str, Any]:
 
 
 #: From these releases on Nemotron-H keeps its states in float32 where its config names no other type (before, in the
-#: model's own), windows hold what every batch in flight has scheduled, and "KV cache size: N tokens" is
-#: what that many requests of the whole length hold, instead of the tokens of one group of caches.
+#: model's own), prefix caching keeps a checkpoint of Mamba 2 (0.30.1 has none, 0.32 has one), windows hold what every
+#: batch in flight has scheduled, and "KV cache size: N tokens" is what that many requests of the whole length hold,
+#: instead of the tokens of one group of caches.
 _FLOAT32_STATE_FROM = (0, 20)
+_MAMBA_CHECKPOINT_FROM = (0, 31)
 _IN_FLIGHT_FROM = (0, 25)
 _TOKENS_BY_CONCURRENCY_FROM = (0, 20)
 
@@ -295,6 +297,9 @@ def _version(value: str | None) -> tuple[int, ...] | None:
 
 def _as_of(version: tuple[int, ...] | None, config: Mapping[str, Any], shape: Shape) -> Shape:
     """The shape as an older release has it."""
+    if version is not None and version < _MAMBA_CHECKPOINT_FROM:
+        layers = tuple(replace(layer, checkpoints=0) if layer.groups else layer for layer in shape.layers)
+        shape = replace(shape, layers=layers)
     older = version is not None and version < _FLOAT32_STATE_FROM and shape.model_type == "nemotron_h"
     if older and not text_config(config).get("mamba_ssm_cache_dtype"):
         return replace(shape, ssm_dtype=shape.dtype)

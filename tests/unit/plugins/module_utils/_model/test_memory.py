@@ -209,6 +209,25 @@ def test_states_of_nemotron_h_are_wider_in_later_releases() -> None:
     assert plan(given, vllm_version="0.17.1")["state_bytes_per_sequence"] == new
 
 
+def test_later_releases_keep_a_checkpoint_of_mamba_2() -> None:
+    config = model("nemotron-3-nano-30b-a3b")
+    held = [
+        plan(
+            config,
+            max_model_len=262144,
+            kv_cache_dtype="fp8",
+            memory_bytes=SPARK,
+            kv_cache_memory_bytes=int(61.02 * 2**30),
+            vllm_version=version,
+        )["max_concurrent_sequences"]
+        for version in ("0.30.1", "0.31.0", None)
+    ]
+    assert held == [71.93, 68.09, 68.09]  # 0.30.1 wrote 71.92
+    lines = model("kimi-linear-48b-a3b")
+    kimi = {plan(lines, vllm_version=version)["request_bytes_per_rank"] for version in ("0.30.1", "0.32.0")}
+    assert len(kimi) == 1, "Kimi's attention has kept one for longer"
+
+
 def test_an_open_length_is_the_longest_that_fits() -> None:
     small: dict[str, Any] = {"memory_bytes": SPARK, "gpu_memory_utilization": 0.25}
     asked = [plan(model("llama-3.1-8b"), max_model_len=length, **small) for length in ("auto", -1, "-1")]
