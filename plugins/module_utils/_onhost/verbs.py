@@ -18,6 +18,7 @@ VERBS = {
     "launch": "launch",
     "nodes-prepare": "nodes_prepare",
     "on-demand": "on_demand_service",
+    "power-guard": "power_guard",
     "rank": "rank_group",
     "ray-gate": "ray_gate",
     "ray-prepare": "ray_prepare",

@@ -18,6 +18,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     front_bodies,
     on_demand,
     onhost,
+    power,
     vllm_serve,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sandbox import engine_home
@@ -100,6 +101,8 @@ class ServingValues:
     #: ``interface``, ``source``, ``peers`` and ``priority``
     virtual: dict[str, Any] | None = None
     keepalived: str = ""
+    #: whose power is switched when they do not come back, and how; empty where nobody's is
+    power: dict[str, Any] = field(default_factory=dict)
     #: folders of models and caches, and what ProtectHome= says for them
     models: str = ""
     cache: str = ""
@@ -186,6 +189,7 @@ def serving_values(serving: Serving, beside: Sequence[Serving] = ()) -> ServingV
         proxy=asdict(_front_values(serving, beside)) if has_front else {},
         virtual=_virtual_values(serving) if own else None,
         keepalived=(serving.node.get("binaries") or {}).get("keepalived") or "/usr/sbin/keepalived",
+        power=_power(serving) if has_front else {},
         models=given.model_store_root,
         cache=given.engine_cache_dir,
         members={serving.fabric[host]["control_address"]: host for host in serving.cluster["hosts"]},
@@ -234,6 +238,18 @@ def _watchdog(serving: Serving) -> dict[str, Any]:
         "degraded_after": given.vllm_serve_degraded_after if serving.degraded else 0.0,
         "degraded_hosts": int(serving.smaller.get("hosts") or 0),
     }
+
+
+def _power(serving: Serving) -> dict[str, Any]:
+    given = serving.settings
+    return power.power_plan(
+        given.vllm_serve_power_commands,
+        given.vllm_serve_power_outlets,
+        given.vllm_serve_power_after,
+        given.vllm_serve_power_pause,
+        serving.cluster,
+        serving.fabric,
+    )
 
 
 def _former(serving: Serving, beside: Sequence[Serving]) -> list[str]:

@@ -69,6 +69,10 @@ class ServingSettings:
     vllm_serve_degraded_after: float
     vllm_serve_ready_timeout: int
     vllm_serve_cors_origins: list[Any] = field(default_factory=list)
+    vllm_serve_power_commands: list[Any] = field(default_factory=list)
+    vllm_serve_power_outlets: dict[str, Any] = field(default_factory=dict)
+    vllm_serve_power_after: float = 900
+    vllm_serve_power_pause: float = 60
     vllm_serve_door_port: int = 8001
     vllm_serve_model: str = ""
     vllm_serve_served_model_name: Any = None

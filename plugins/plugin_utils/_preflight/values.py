@@ -22,7 +22,13 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network import 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import models
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import MINIMUM_SECRET_LENGTH
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared, of_collection
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import environment, firewall, front, patience
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
+    environment,
+    firewall,
+    front,
+    patience,
+    power,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.fabric_check import ACCEPTABLE, BY_VALUE
 
 Variables = Mapping[str, Any]
@@ -45,6 +51,9 @@ _BOUNDS: Mapping[str, tuple[int, int]] = {
     "os_hardening_oom_journald": (-1000, 1000),
     "os_hardening_earlyoom_min_free_percent": (1, 99),
     "os_hardening_gpu_clock_max": (300, 3003),
+    # a reboot with a check of the disk takes minutes, and a GB10 forgets its power negotiation only after half of one
+    "vllm_serve_power_after": (300, 2**31),
+    "vllm_serve_power_pause": (1, 600),
     **dict.fromkeys(("ray_node_num_cpus", "vllm_serve_degraded_after", "roce_network_verify_wait"), (0, 2**31)),
     **dict.fromkeys(
         (
@@ -160,6 +169,7 @@ def _of_host(given: Variables) -> Iterator[Finding]:
     yield from _firewall(given)
     yield from _nccl(given)
     yield from _models(given)
+    yield from power.problems(given)
 
 
 def _accepted(given: Variables) -> Iterator[Finding]:

@@ -42,7 +42,7 @@ def burn_lines(
     peers are the GPUs of the same name on other hosts. What CPUs reach in a GPU's place is shown and not judged.
     """
     tested = {
-        (host, number): {**gpu, "cpu": answer.get("device") == "cpu"}
+        (host, number): {**gpu, "cpu": (answer or {}).get("device") == "cpu"}
         for host, answer in answers.items()
         for number, gpu in enumerate((answer or {}).get("gpus") or ())
     }

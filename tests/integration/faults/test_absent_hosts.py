@@ -69,6 +69,32 @@ def test_a_smaller_recipe_is_served_until_the_host_is_back(site: Site) -> None:
     assert "No such file" in site.on(site.head, "ls /etc/sparkthor/vllm-degraded.yaml 2>&1", check=False)
 
 
+def test_a_stand_in_sockets_host_is_switched_once_and_not_twice(site: Site) -> None:
+    """The socket is a program on the head that notes what it is asked; the host stays away all the same."""
+    plug, asked = "/usr/local/bin/stand-in-socket", "/var/tmp/stand-in-socket"
+    site.on(site.head, f"printf '#!/bin/sh\\necho \"$@\" >> {asked}\\n' > {plug}; chmod 755 {plug}")
+    site.on(site.head, f"install -m 666 /dev/null {asked}")
+    run(
+        site.inventories,
+        "socket",
+        vllm_serve_power_commands=[[plug, "off", "{outlet}"], [plug, "on", "{outlet}"]],
+        vllm_serve_power_outlets={site.worker: "outlet-7"},
+        vllm_serve_power_after=300,
+        vllm_serve_power_pause=2,
+    )
+    site.lab.off(site.worker)
+    wait(lambda: "on outlet-7" in site.on(site.head, f"cat {asked}"), PATIENCE, "the power to be switched", every=5)
+    time.sleep(330)
+    assert site.on(site.head, f"cat {asked}").split("\n") == ["off outlet-7", "on outlet-7", ""]
+    journal = site.on(site.head, "journalctl --no-pager --unit=sparkthor-power-guard")
+    assert f"{site.worker} is still away after its power was switched once" in journal
+    site.lab.boot(site.worker)
+    site.lab.wait(site.worker)
+    wait(lambda: site.endpoint.complete(1, stream=False, timeout=60) == "", PATIENCE, "serving again")
+    run(site.inventories, "no-socket")
+    assert "inactive" in site.on(site.head, "systemctl is-active sparkthor-power-guard", check=False)
+
+
 def test_a_former_head_that_returns_stays_down_and_says_why(site: Site, tmp_path: Path) -> None:
     former, new, *others = site.hosts
     site.lab.off(former)

@@ -50,6 +50,7 @@ def test_the_head_serves_and_watches(variables: dict[str, Any]) -> None:
         *("sparkthor.target", "sparkthor-drop-caches.path", "sparkthor-hang.path", "sparkthor-front.service"),
         *("sparkthor-watchdog.service", "sparkthor-vllm.service"),
         *("sparkthor-address.service", "sparkthor-tokens.service", "sparkthor-on-demand.service"),
+        "sparkthor-power-guard.service",
     }
     # vllm_service starts it
     assert "state" not in units(planned)["sparkthor-vllm.service"]
@@ -90,6 +91,21 @@ def test_the_head_of_ray_asks_the_other_hosts_what_their_ranks_do(variables: dic
     assert "/etc/systemd/system/sparkthor-hang-nodes.service" in without["state"]["absent"]
 
 
+def test_a_lost_hosts_power_is_switched_by_the_head_alone(variables: dict[str, Any]) -> None:
+    given = {
+        "vllm_serve_power_commands": [["/usr/local/bin/plug", "cycle", "{outlet}"]],
+        "vllm_serve_power_outlets": {"b": "socket-7"},
+    }
+    found = files(plan(variables, **given))
+    config = json.loads(found["/etc/sparkthor/power.json"])
+    assert config["hosts"]["b"]["commands"] == [["/usr/local/bin/plug", "cycle", "socket-7"]]
+    assert (config["after"], config["pause"]) == (900, 60)
+    assert "WatchdogSec=840" in found["/etc/systemd/system/sparkthor-power-guard.service"]
+    assert "/etc/sparkthor/power.json" not in files(plan(variables))
+    worker = plan(variables, inventory_hostname="b", **given)
+    assert "/etc/sparkthor/power.json" in worker["state"]["absent"]
+
+
 def test_the_engine_core_may_be_forked(variables: dict[str, Any]) -> None:
     planned = plan(variables, vllm_serve_env={"VLLM_WORKER_MULTIPROC_METHOD": "fork"})
     assert 'VLLM_WORKER_MULTIPROC_METHOD="fork"' in files(planned)["/etc/sparkthor/vllm.env"].splitlines()
@@ -118,6 +134,7 @@ def test_a_worker_of_ray_has_no_engine_of_its_own(variables: dict[str, Any]) -> 
         "sparkthor-address.service",
         "sparkthor-front.service",
         "sparkthor-on-demand.service",
+        "sparkthor-power-guard.service",
         "sparkthor-tokens.service",
         "sparkthor-watchdog.service",
         "sparkthor-vllm.service",
