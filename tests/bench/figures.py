@@ -43,16 +43,16 @@ def _figures(results: Mapping[str, Any], earlier: bool) -> list[Bar]:
         if case in found and base in found:
             rows.append(Bar(name, found[case]["wall"] / found[base]["wall"], limit, "site", (base, case)))
 
-    ratio("no-op `site.yml`, 3 hosts, times the floor", "noop", 5.0)
-    ratio("the same, times naive stock tasks", "noop", 1.0, "naive")
-    ratio("the network alone, no-op, 3 hosts, times the floor", "network", 2.5)
+    ratio("no-op `site.yml`, 3 hosts, times the floor", "noop", 7.0)
+    ratio("the same, times the same end state by stock modules", "noop", 0.35, "naive")
+    ratio("the network alone, no-op, 3 hosts, times the floor", "network", 4.0)
     ratio("`status`, 3 hosts, times the floor", "status", 2.0)
-    ratio("one variable, up to the restart, times the floor", "one_variable", 6.0)
+    ratio("one variable, up to the restart, times the floor", "one_variable", 9.0)
     if "counts" in site:
         rows.append(Bar("module tasks per host, no-op", site["counts"]["module_tasks"], 16, "site"))
     if "noop" in found:
         rows.append(
-            Bar("controller CPU s per host, no-op", found["noop"]["controller_cpu"] / 3, 1.5, "site", ("noop",))
+            Bar("controller CPU s per host, no-op", found["noop"]["controller_cpu"] / 3, 2.5, "site", ("noop",))
         )
     for source, seconds in site.get("ray_info", {}).items():
         rows.append(Bar(f"`ray_info`, 3 hosts, {source}, s", seconds, 1.0, "site"))
@@ -61,7 +61,7 @@ def _figures(results: Mapping[str, Any], earlier: bool) -> list[Bar]:
     layer = cases(results.get("3") or {}, earlier)
     if "noop" in layer and "floor" in layer:
         name = "no-op `host_layer.yml`, 3 hosts, times the floor"
-        rows.append(Bar(name, layer["noop"]["wall"] / layer["floor"]["wall"], 4.0, "3", ("floor", "noop")))
+        rows.append(Bar(name, layer["noop"]["wall"] / layer["floor"]["wall"], 5.0, "3", ("floor", "noop")))
     few, many = (cases(results.get(size) or {}, earlier).get("noop") for size in ("4", "32"))
     if few and many:
         per_host = [few["controller_cpu"] / 4, many["controller_cpu"] / 32]
