@@ -34,9 +34,9 @@ class ActionModule(Action):
     }
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        in_run = play_roles.in_run(self.vars)
-        wanted = ORDER if arguments["roles"] == [ALL] else arguments["roles"]
-        compared = [role for role in wanted if role in in_run]
+        in_play = play_roles.in_play(self.vars)
+        wanted = [role for role in ORDER if role in in_play] if arguments["roles"] == [ALL] else arguments["roles"]
+        compared = [role for role in wanted if play_roles.selected(role, self.vars)]
         self._refused: list[str] = []
         self._unknown = ""
         comparisons, facts = self._comparisons(compared)

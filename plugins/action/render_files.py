@@ -14,10 +14,8 @@ from ansible.errors import AnsibleActionFail
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import module_files, role_tasks
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.role_values import role_variables, templated
 
-#: how a role lists its files, in the variable __ROLE_rendered_files; the arguments of host_state that say nothing about
-#: text and mode are passed over
+#: what is written of a file; the arguments of host_state that say nothing about text and mode are passed over
 FILES = {
     "files": {
         "type": "list",
@@ -61,22 +59,12 @@ class ActionModule(Action):
         return result
 
     def _files(self, role: str) -> list[dict[str, Any]]:
-        state = role_tasks.state(role, self._loader, self._templar, self.vars, secrets=False)
+        state = role_tasks.state(role, self._loader, self._templar, self.vars, secrets=False) or {"files": []}
         calls = role_tasks.calls_that_make_files(role, self._templar, self.vars)
-        if state is not None or calls is not None:
-            made = [file for call in calls or () for file in module_files.of_call(call)]
-            return self._checked(role, [*(state or {"files": []})["files"], *made])
-        name = f"__{role}_rendered_files"
-        variables = role_variables(self.vars, role)
-        if name not in variables:
-            raise AnsibleActionFail(f"roles: {role} has no variable {name}, or the play does not import it")
-        return self._checked(name, templated(self._templar, name, variables))
-
-    @staticmethod
-    def _checked(name: str, files: Any) -> list[dict[str, Any]]:
-        result = ArgumentSpecValidator(FILES).validate({"files": files})
+        made = [file for call in calls for file in module_files.of_call(call)]
+        result = ArgumentSpecValidator(FILES).validate({"files": [*state["files"], *made]})
         if result.error_messages:
-            raise AnsibleActionFail(f"{name}: {'; '.join(result.error_messages)}")
+            raise AnsibleActionFail(f"{role}: {'; '.join(result.error_messages)}")
         return list(result.validated_parameters["files"])
 
     def _write(self, top: Path, name: str, content: str, mode: str) -> str | None:

@@ -17,8 +17,8 @@ description:
   - What a role wants are the calls that its own tasks make, read and templated on the controller as in the role, with
     their conditions, blocks, loops and included files. A task that depends on the result of another one is left out,
     and one that is no call of a module of this collection ends the comparison.
-  - Roles that the run's tags leave out, or that the play does not have, are left out here. Tags are those that the
-    playbooks of this collection give the roles; with any other tag all roles of the play are compared.
+  - Roles that the run's tags leave out are left out here. Tags are those that the playbooks of this collection give the
+    roles; with any other tag all roles are compared.
   - The first comparison that finds drift, fails or cannot be made ends the call. Its role and all after it then run as
     if nothing had been compared. So no role is skipped that has something to do, and each role reports its own errors.
 extends_documentation_fragment:

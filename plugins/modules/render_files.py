@@ -25,19 +25,14 @@ options:
     required: true
   roles:
     description:
-      - Roles of this collection that the play imports. The files of each are those that its own task
-        declares, or that its variable C(__ROLE_rendered_files) lists as M(sparkthor.cluster.host_state) takes them.
+      - Roles of this collection, whether the play has them or not. The files of each are those that its own task
+        declares.
     type: list
     elements: str
     required: true
 """
 
 EXAMPLES = r"""
-- name: Make the variables of the role visible
-  ansible.builtin.import_role:
-    name: sparkthor.cluster.roce_network
-    tasks_from: render.yml
-
 - name: Render the netplan file and the environment of the fabric
   sparkthor.cluster.render_files:
     dest: rendered

@@ -45,11 +45,6 @@ def declared(role: Path) -> dict[str, Any] | None:
     return dict(found[0]) if found else None
 
 
-def module_of(task: Mapping[str, Any]) -> str:
-    """The module of a task that brings files, without the collection's name; empty for another task."""
-    return next((name.rpartition(".")[2] for name in MODULES if name in task), "")
-
-
 def arguments_of(task: Mapping[str, Any]) -> Any:
     """What such a task tells its module, not yet templated; None for another task."""
     return next((task[name] for name in MODULES if name in task), None)
@@ -61,7 +56,7 @@ def state(
     """What the role's task tells its module on this host; None where the role has no such task.
 
     It is empty where the task's condition does not hold; of a task with a loop it is what all its runs say. Without
-    ``secrets`` files that hold one are left out. ``variables`` hold the role's own, because the play imports the role.
+    ``secrets`` files that hold one are left out. ``variables`` are the host's, with the role's own or without.
     Raises what templating raises, and DeclarationError.
     """
     task = declared(ROLES / role)
@@ -82,19 +77,15 @@ def other_tasks(role: Path) -> dict[str, dict[str, Any]]:
     return {name: task for name, full in named.items() if (task := next((one for one in tasks if full in one), None))}
 
 
-def calls_that_make_files(role: str, templar: Any, variables: dict[str, Any]) -> list[dict[str, Any]] | None:
-    """What the role's tasks tell modules that make their files themselves: each ``module`` and its ``arguments``.
-
-    None where the role has no such task.
-    """
+def calls_that_make_files(role: str, templar: Any, variables: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the role's tasks tell modules that make their files themselves: each ``module`` and its ``arguments``."""
     tasks = other_tasks(ROLES / role)
     own = role_variables(variables, role, ROLES)
-    found = [
+    return [
         {"module": name, "arguments": arguments}
         for name, task in tasks.items()
         for arguments, _own in runs(task, task[f"{_OWN}{name}"], templar, own)
     ]
-    return found if tasks else None
 
 
 def flagged(role: str, flag: str, templar: Any, variables: dict[str, Any], item: Any = None) -> list[str]:

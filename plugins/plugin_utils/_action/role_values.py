@@ -1,17 +1,16 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A role's variables, read by an action that runs outside of the role.
-
-The roles are imported into the play, so their variables are visible to every task of it; only what Ansible sets for
-each role (its path, and where it looks for files and templates) is set here.
-"""
+"""A role's variables, read by an action that runs outside of the role, whether its play has the role or not."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from ansible.parsing.dataloader import DataLoader
 
 # Roles' variables look their plans up.  Imported here, before the process of each host is forked, the planners are
 # compiled once: Ansible keeps no bytecode of a collection's Python.
@@ -24,8 +23,18 @@ role_specs.of_collection()
 ROLES = Path(__file__).parents[3] / "roles"
 
 
+@cache
+def own_variables(roles: Path) -> dict[str, Any]:
+    """Defaults and variables of all roles, not yet templated."""
+    loader, found = DataLoader(), {}
+    for part in ("defaults", "vars"):
+        for path in sorted(roles.glob(f"*/{part}/main.yml")):
+            found.update(loader.load_from_file(str(path), trusted_as_template=True) or {})
+    return found
+
+
 def role_variables(variables: Mapping[str, Any], role: str, roles: Path = ROLES) -> dict[str, Any]:
-    """The variables as the role's own tasks have them: its path, and where Ansible looks for files and templates.
+    """The variables as the role's own tasks have them: with its own, its path, and where Ansible looks for templates.
 
     ``roles``: the folder that holds the role.
     """
@@ -33,6 +42,7 @@ def role_variables(variables: Mapping[str, Any], role: str, roles: Path = ROLES)
     search = [path, f"{path}/tasks", *([variables["playbook_dir"]] if "playbook_dir" in variables else [])]
     name = f"sparkthor.cluster.{role}"
     return {
+        **own_variables(roles),
         **variables,
         "role_path": path,
         "role_name": name,

@@ -14,7 +14,7 @@ import yaml
 TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
 WRITERS = {"ray_node", "vllm_serve"}
 #: entry points of the roles that write no unit
-HARMLESS = {"render.yml", "front.yml", "check.yml", "teardown"}
+HARMLESS = {"front.yml", "check.yml", "teardown"}
 
 
 class Import(NamedTuple):

@@ -10,14 +10,26 @@ from unittest.mock import MagicMock
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action.render_files import ActionModule
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import role_tasks
+
+
+@pytest.fixture(autouse=True)
+def roles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The role two declares the files that a test gives; the role one has none."""
+
+    def state(role: str, _loader: Any, _templar: Any, given: dict[str, Any], secrets: bool) -> dict[str, Any] | None:
+        assert not secrets
+        return {"files": given["files"]} if role == "two" else None
+
+    monkeypatch.setattr(role_tasks, "state", state)
+    monkeypatch.setattr(role_tasks, "calls_that_make_files", lambda *_given: [])
 
 
 def render(dest: Path, *files: dict[str, Any], check: bool = False) -> dict[str, Any]:
     task = MagicMock(async_val=0, check_mode=check, diff=True, args={"dest": str(dest), "roles": ["one", "two"]})
     templar = MagicMock(template=lambda value: value)
     action = ActionModule(task, MagicMock(), MagicMock(), MagicMock(), templar, MagicMock())
-    roles = {"__one_rendered_files": [], "__two_rendered_files": list(files)}
-    return action.run(task_vars={"inventory_hostname": "spark-01", **roles})
+    return action.run(task_vars={"inventory_hostname": "spark-01", "files": list(files)})
 
 
 FILE = {"path": "/etc/x", "content": "1\n", "mode": "0600", "owner": "sparkthor"}

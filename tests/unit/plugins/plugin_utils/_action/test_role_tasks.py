@@ -89,7 +89,7 @@ def test_what_another_module_is_told_is_read_from_its_task(role: Path) -> None:
 
 
 def test_a_role_without_other_modules_tells_them_nothing(role: Path) -> None:
-    assert role_tasks.calls_that_make_files("mine", Templar(loader=DataLoader(), variables={}), {}) is None
+    assert role_tasks.calls_that_make_files("mine", Templar(loader=DataLoader(), variables={}), {}) == []
 
 
 LOOP = """
