@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import declared_state
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.declaring import DeclaringAction
 
 
 class ActionModule(DeclaringAction):
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         wanted = self.declared(arguments)
-        if arguments.get("only") and not (wanted["files"] or wanted["units"]):
+        if not any(wanted.get(name) for name in declared_state.LISTS):
             return {"changed": False}
         return self.execute("host_state", wanted)

@@ -36,7 +36,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import environment_text
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment_text import environment_text
 
 
 def environment_file(variables: Mapping[str, Any]) -> str:

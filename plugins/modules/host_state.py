@@ -111,8 +111,10 @@ options:
         type: str
         default: '0755'
       own:
-        description: Whether O(state=absent) removes the directory with all that is in it.
-        type: bool
+        description:
+          - Whether O(state=absent) removes the directory with all that is in it; with V(made) only where it was not
+            there before.
+        type: raw
   files:
     description: Files with their whole content. Missing parents are made with owner root and mode 0755.
     type: list

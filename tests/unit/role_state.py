@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -69,3 +70,27 @@ def undone_runs(role: str, **given: Any) -> list[dict[str, Any]]:
     templar = Templar(loader=loader, variables=variables)
     runs = role_tasks.runs({**task, "when": None}, role_tasks.arguments_of(task), templar, variables)
     return [declared_state.undone(arguments) for arguments, _own in runs]
+
+
+STATE = "sparkthor.cluster.host_state"
+
+
+def states_of(role: str, file: str, *, absent: bool = False, **given: Any) -> list[dict[str, Any]]:
+    """What each task of the file tells ``host_state`` on this host, with what it imports; files have no texts."""
+    loader = DataLoader()
+    variables = role_values.role_variables({**variables_of(role, loader, **given), **given}, role)
+    return list(_states(ROLES / role / "tasks", file, absent, Templar(loader=loader, variables=variables), variables))
+
+
+def _states(
+    folder: Path, given: Any, absent: bool, templar: Templar, variables: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
+    for task in role_tasks.read(folder / given) if isinstance(given, str) else given:
+        known = {**variables, **(task.get("vars") or {})}
+        back = absent or "module_defaults" in task
+        inner = task.get("block") or task.get("ansible.builtin.import_tasks")
+        if inner:
+            yield from _states(folder, inner, back, templar, known)
+        elif STATE in task:
+            for arguments, _own in role_tasks.runs({**task, "when": None}, task[STATE], templar, known):
+                yield declared_state.undone(arguments) if back else declared_state.present(arguments, lambda *_: "")

@@ -24,7 +24,7 @@ def argument_spec() -> dict[str, Any]:
                 "shell": {"type": "str"},
             }
         ),
-        "directories": _items({**_owned("0755"), "own": {"type": "bool"}}),
+        "directories": _items({**_owned("0755"), "own": {"type": "raw"}}),
         "files": _files(),
         "links": _items({"path": {"type": "path", "required": True}, "target": {"type": "str", "required": True}}),
         "absent": {"type": "list", "elements": "path", "default": []},

@@ -27,6 +27,8 @@ Text = Callable[[str, str], str]
 FLAGS = ("kept", "restarts")
 #: options that are lists of items; an item may carry its own switch, ``when``, or a list of them that must all be on
 LISTS = ("groups", "users", "directories", "files", "links", "absent", "restore", "sysctls", "units")
+#: of a folder: its content is ours only where the folder is
+MADE = "made"
 _TEXTS = ("content", "template", "src", "from_secret")
 #: where systemd reads the units that an administrator adds
 _UNITS = "/etc/systemd/system/"
@@ -102,8 +104,8 @@ def undone(arguments: Mapping[str, Any]) -> Arguments:
     """What takes all of it back, whatever the switches say now: an earlier run may have had them on.
 
     A unit whose file the task brings is stopped and disabled; another one gets back the state in which it was found.
-    Folders with ``own`` go with all that is in them, and files with ``own`` whatever they say of themselves; other
-    folders, users and groups stay.
+    Folders with ``own`` go with all that is in them (with ``made`` only where we made them), and files with ``own``
+    whatever they say of themselves; other folders, users and groups stay.
     """
     items = {name: _items(name, arguments.get(name)) for name in LISTS}
     paths = [item["path"] for name in ("files", "links") for item in items[name]]
@@ -114,9 +116,14 @@ def undone(arguments: Mapping[str, Any]) -> Arguments:
     kept = {unit_name(name) for item in items["units"] if not _gives_back(item) for name in _names(item)}
     given_back = [name for name in named if name not in own and name not in kept]
     restored = [*paths, *(item["name"] for item in items["sysctls"]), *given_back, *_plain(items["restore"])]
+    made = [item["path"] for item in items["directories"] if item.get("own") == MADE]
     absent = [
-        item["path"] for name in ("directories", "files") for item in items[name] if boolean(item.get("own", False))
+        item["path"]
+        for name in ("directories", "files")
+        for item in items[name]
+        if item["path"] not in made and boolean(item.get("own", False))
     ]
+    restored += made
     inside = tuple(f"{path}/" for path in absent)
     restored = [name for name in dict.fromkeys(restored) if name not in absent and not name.startswith(inside)]
     return {**_others(arguments), "absent": absent, "restore": restored, "units": units}

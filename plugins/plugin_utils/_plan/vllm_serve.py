@@ -24,7 +24,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine imp
     installed_engine,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import ordered
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment_text import ordered
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import ServeConfigError, serve_config
 
 #: vLLM copies its environment to Ray's workers; these differ from host to host, or are nobody else's business

@@ -13,7 +13,6 @@ import yaml
 from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import switched_off
 
 from tests.unit.firewall_machine import NODE, declared, ruleset
 
@@ -76,7 +75,9 @@ def test_keepalived_stops_before_the_firewall_closes() -> None:
     stop = tasks[modules.index("sparkthor.cluster.host_state")]
     assert modules.index("sparkthor.cluster.host_state") < modules.index("ansible.builtin.import_tasks")
     assert "__firewall_gives_address_up" in stop["when"]
-    assert stop["sparkthor.cluster.host_state"]["units"] == [switched_off("sparkthor-address.service")]
+    assert stop["sparkthor.cluster.host_state"]["units"] == [
+        {"name": "sparkthor-address.service", "enabled": False, "state": "stopped", "optional": True}
+    ]
 
 
 def fabric(hosts: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import yaml
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import Wanted
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import answers
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.ray_config import DEFAULT_PORTS
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import host_state, onhost
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import onhost
 
 from tests.unit import planned_cluster, role_state
 
@@ -38,7 +38,9 @@ def test_a_worker_has_its_exporter_and_no_server() -> None:
         "sparkthor-exporter.service",
         "sparkthor-prometheus.service",
     ]
-    assert plan["units"][1] == host_state.switched_off("sparkthor-prometheus.service")
+    assert plan["units"][1] == {
+        **{"name": "sparkthor-prometheus.service", "enabled": False, "state": "stopped", "optional": True}
+    }
 
 
 def test_off_means_not_managed() -> None:

@@ -76,9 +76,16 @@ def test_the_state_of_a_host() -> None:
     assert f"{engine.location.PACKAGE}/__main__.py" in files
     assert onhost.package_files() == state["files"][1:]
     assert 'VLLM_CACHE_ROOT="/data/cache/vllm"' in state["files"][0]["content"].splitlines()
-    assert state["units"] == []
-    docker = role_state.state("engine", **{**given, "engine_runtime": "container"})
-    assert docker["units"] == [{"name": "docker.service", "enabled": True, "state": "started"}]
+    assert "units" not in state
+
+
+@pytest.mark.parametrize("runtime", ["venv", "container"])
+def test_docker_runs_where_containers_do(runtime: str) -> None:
+    started = {"name": "docker.service", "enabled": True, "state": "started"}
+    given = {"engine_runtime": runtime, "ansible_facts": {"sparkthor_node": SPARK}, "sparkthor_cluster": {}}
+    states = role_state.states_of("engine", "configure.yml", **given)
+    units = [unit for state in states for unit in state.get("units", ())]
+    assert units == ([started] if runtime == "container" else [])
 
 
 def test_folders_that_lie_elsewhere_are_seen_inside_containers() -> None:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import Wanted
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import role_tasks
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import roles, teardown
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import roles
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.teardown import TeardownSettings, plan_teardown
 
 from tests.unit import role_state
@@ -31,11 +31,30 @@ WAYS: list[dict[str, Any]] = [
 ]
 
 
-def taken(parts: str = "all", **given: Any) -> dict[str, Any]:
-    planned = plan_teardown(TeardownSettings(teardown_parts=parts, teardown_acknowledged=True, **given), check=False)
-    assert planned["problems"] == []
-    Wanted.parse(planned["state"])
-    return planned
+def planned(parts: Any = "all", check: bool = False, **given: Any) -> dict[str, Any]:
+    return plan_teardown(TeardownSettings(teardown_parts=parts, teardown_acknowledged=True, **given), check=check)
+
+
+def taken(*parts: str, beside: dict[str, Any] | None = None, **given: Any) -> list[dict[str, Any]]:
+    """What ``host_state`` is told, task by task, for these parts or all of those below, as the playbook does it."""
+    [*_first, play] = yaml.safe_load((role_state.ROLES.parent / "playbooks/teardown.yml").read_text())
+    found: list[dict[str, Any]] = []
+    for task in play["tasks"]:
+        part = next((name for name in parts or SERVE if f"'{name}' in __teardown.parts" in str(task.get("when"))), "")
+        if not part:
+            continue
+        if role := (task.get("ansible.builtin.import_role") or {}).get("name", "").removeprefix("sparkthor.cluster."):
+            more = {"__vllm_serve_groups": planned(serving_beside=beside or {})["serving"]}
+            found += role_state.states_of(role, "teardown.yml", **given, **(more if role == "vllm_serve" else {}))
+        else:
+            found.append(task["sparkthor.cluster.host_state"])
+    for state in found:
+        Wanted.parse(state)
+    return found
+
+
+#: the parts with which a cluster serves
+SERVE = ("serving", "engine", "models", "users")
 
 
 def of_role(role: str, variables: dict[str, Any]) -> dict[str, Any]:
@@ -50,16 +69,6 @@ def secret(_name: str) -> str:
     return "a-secret-of-32-characters-0123456"
 
 
-def role_taken(**given: Any) -> list[dict[str, Any]]:
-    """What the role vllm_serve takes back, task by task."""
-    settings = TeardownSettings(teardown_parts="all", teardown_acknowledged=True, **given)
-    groups = plan_teardown(settings, check=False)["serving"]
-    left = yaml.safe_load((role_state.ROLES / "vllm_serve/tasks/teardown.yml").read_text())[-1][
-        "sparkthor.cluster.host_state"
-    ]
-    return [*role_state.undone_runs("vllm_serve", __vllm_serve_groups=groups), left]
-
-
 def together(states: list[dict[str, Any]]) -> dict[str, list[Any]]:
     return {name: [item for state in states for item in state.get(name, ())] for name in ("absent", "restore", "units")}
 
@@ -70,7 +79,7 @@ def covered(path: str, gone: set[str]) -> bool:
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_what_the_roles_put_on_a_host_is_taken_back(variables: dict[str, Any], way: dict[str, Any]) -> None:
-    state = together([*role_taken(), taken()["state"]])
+    state = together(taken())
     gone = {*state["absent"], *state["restore"]}
     stopped = {unit["name"] for unit in state["units"]}
     found = 0
@@ -83,9 +92,8 @@ def test_what_the_roles_put_on_a_host_is_taken_back(variables: dict[str, Any], w
             assert f"user {user['name']}" in gone
         for group in made.get("groups", ()):
             assert f"group {group['name']}" in gone
-        for unit in made["units"]:
-            # Docker's is restored apart
-            assert unit["name"] in {*stopped, "docker.service"}
+        for unit in made.get("units", ()):
+            assert unit["name"] in stopped
         # a folder goes with what is in it, except those in which nothing else is left
         empty = {item["path"] for item in made["directories"] if not item["path"].startswith(("/etc/", "/usr/"))}
         assert {path for path in empty if not covered(path, gone)} <= {"/var/lib/sparkthor"}
@@ -93,32 +101,39 @@ def test_what_the_roles_put_on_a_host_is_taken_back(variables: dict[str, Any], w
 
 
 def test_what_restarts_others_is_stopped_before_them() -> None:
-    names = [unit["name"] for unit in together([*role_taken(), taken("serving")["state"]])["units"]]
+    names = [unit["name"] for unit in together(taken("serving"))["units"]]
     assert names[0] == "sparkthor-watchdog.service"
     assert names.index("sparkthor-vllm.service") < names.index("sparkthor-ray.service")
 
 
 def test_what_still_brings_something_is_stopped() -> None:
-    names = {unit["name"] for unit in taken("all")["state"]["units"]}
+    names = {unit["name"] for unit in together(taken())["units"]}
     assert {"sparkthor-pull.service", "sparkthor-fanout.service"} <= names
 
 
+def test_docker_is_given_back_without_a_restart_for_files_of_ours() -> None:
+    [docker] = [state for state in taken("engine") if "docker.service" in state.get("restore", ())]
+    assert docker["restore"] == ["docker.service"]
+
+
 def test_a_part_takes_nothing_of_another() -> None:
-    parts = {name: taken(",".join([name, *teardown.PARTS[name]]))["state"] for name in ("serving", "models", "engine")}
-    own = together([*role_taken(), parts["serving"]])
-    serving = {*own["absent"], *own["restore"]}
+    parts = {name: together(taken(name)) for name in SERVE}
+    serving = {*parts["serving"]["absent"], *parts["serving"]["restore"]}
     assert not covered("/var/lib/sparkthor/models", serving)
     assert not covered("/var/lib/sparkthor/cache", serving)
-    assert not covered("/etc/sparkthor/fabric.env", {*parts["engine"]["absent"], *parts["engine"]["restore"]})
+    engine = {*parts["engine"]["absent"], *parts["engine"]["restore"]}
+    assert not covered("/etc/sparkthor/fabric.env", engine)
+    assert not covered("/var/lib/sparkthor/models", engine)
     assert "/opt/sparkthor" not in parts["models"]["absent"]
 
 
 def test_folders_elsewhere_go_only_if_we_made_them() -> None:
-    state = taken(model_store_root="/data/models", engine_cache_dir="/data/cache", ray_node_temp_dir="/data/ray")[
-        "state"
-    ]
-    assert {"/data/models", "/data/cache", "/data/ray"} <= set(state["restore"])
+    folders = {"model_store_root": "/data/models", "engine_cache_dir": "/data/cache", "ray_node_temp_dir": "/data/ray"}
+    state = together(taken(**folders))
+    assert {*folders.values()} <= set(state["restore"])
     assert not [path for path in state["absent"] if path.startswith("/data")]
+    usual = together(taken())
+    assert {f"/var/lib/sparkthor/{name}" for name in ("models", "cache", "ray")} <= set(usual["absent"])
 
 
 @pytest.mark.parametrize(
@@ -132,11 +147,10 @@ def test_folders_elsewhere_go_only_if_we_made_them() -> None:
     ],
 )
 def test_a_request_that_cannot_be_met(given: Any, words: str) -> None:
-    planned = plan_teardown(TeardownSettings(teardown_parts=given, teardown_acknowledged=True), check=False)
-    (problem,) = planned["problems"]
+    found = planned(given)
+    (problem,) = found["problems"]
     assert words in problem
-    assert planned["parts"] == []
-    assert not any(planned["state"].values())
+    assert found["parts"] == []
 
 
 def test_it_asks_before_and_only_shows_in_check_mode() -> None:
@@ -146,7 +160,7 @@ def test_it_asks_before_and_only_shows_in_check_mode() -> None:
     assert "-e teardown_acknowledged=true" in problem
     assert plan_teardown(TeardownSettings(teardown_parts="serving"), check=True)["problems"] == []
     known = {"teardown_parts": "hardening", "teardown_acknowledged": "yes"}
-    assert roles.plan("teardown", known) == {**taken("hardening"), "problems": []}
+    assert roles.plan("teardown", known) == {**planned("hardening"), "problems": []}
 
 
 def test_a_host_with_everything_on_it_is_empty_afterwards(variables: dict[str, Any], tmp_path: Path) -> None:
@@ -162,10 +176,8 @@ def test_a_host_with_everything_on_it_is_empty_afterwards(variables: dict[str, A
     # what the engine and the store made
     for name in ("var/lib/sparkthor/cache/vllm", "var/lib/sparkthor/models/tiny", "opt/sparkthor/venvs/1"):
         (tmp_path / name).mkdir(parents=True)
-    for state in role_taken():
+    for state in taken():
         host.apply(**state)
-    host.apply(**taken()["state"])
-    host.apply(restore=["docker.service"])
     record = tmp_path / "var/lib/sparkthor/host_state.json"
     assert not record.exists(), record.read_text()
     assert snapshot(tmp_path) == before
@@ -173,7 +185,7 @@ def test_a_host_with_everything_on_it_is_empty_afterwards(variables: dict[str, A
 
 
 def test_groups_beside_the_hosts_own_one_go_with_serving() -> None:
-    state = together(role_taken(serving_beside={"embed": {"host": "a"}}))
+    state = together(taken("serving", beside={"embed": {"host": "a"}}))
     stopped = [unit["name"] for unit in state["units"]]
     # the watchdog would start the engine again
     assert stopped.index("sparkthor-watchdog-embed.service") < stopped.index("sparkthor-vllm-embed.service")
