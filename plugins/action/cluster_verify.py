@@ -153,7 +153,7 @@ class ActionModule(Action):
             answer = found(cluster["head"], given["serving"]) if cluster["head"] in plan["reached"] else None
             if answer is None and cluster["head"] in plan["reached"]:
                 answer = {"error": "nothing is set up to be served (run site.yml)"}
-            lines += verify.serving_lines(answer, bound, why, limits, own)
+            lines += verify.serving_lines(answer, bound, why, limits)
         return {
             "version": verify.VERSION,
             "taken": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),

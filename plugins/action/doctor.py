@@ -85,7 +85,7 @@ class ActionModule(ClusterAction):
         except (diagnosis.RuleError, OSError) as error:
             raise AnsibleActionFail(f"the doctor's rules cannot be used: {error}") from error
         if given["logs"]:
-            case, logs, states, notes = self._from_logs(given["logs"], hosts, hostvars)
+            case, logs, states, notes = self._from_logs(given["logs"], hosts)
         else:
             outcomes = {
                 host: task_vars["hostvars"][host].get(given["evidence"])
@@ -185,7 +185,7 @@ class ActionModule(ClusterAction):
         return {host: links_of(managed, host) if host in managed else [] for host in hosts}
 
     @staticmethod
-    def _from_logs(path, hosts, hostvars):
+    def _from_logs(path, hosts):
         logs, notes = read_logs(os.path.expanduser(path), hosts)
         return _case.Case(hosts=[], logs_only=True), logs, {}, notes
 

@@ -409,7 +409,7 @@ class Collector:
             found.append({"name": "kernel log of the previous boot", "text": self.output(*last)})
         if units.get("docker.service", {}).get("ActiveState") == "active":
             found += self._containers()
-        found += self._ray_files(units)
+        found += self._ray_files()
         return [
             {"name": item["name"], "text": self.mask(newest(item["text"], JOURNAL_LIMIT))}
             for item in found
@@ -427,7 +427,7 @@ class Collector:
                     found.append({"name": f"container {fields[0]}", "text": out + err})
         return found
 
-    def _ray_files(self, units: Mapping[str, Mapping[str, str]]) -> list[dict[str, str]]:
+    def _ray_files(self) -> list[dict[str, str]]:
         """Ray's own files of the session that runs, or ran last: raylet and worker output."""
         found = []
         fresh = self._clock() - 7200

@@ -32,9 +32,3 @@ def connection(proc: str = "/proc", pid: int | None = None) -> list[str]:
         if current <= 1:
             break
     return []
-
-
-def server_port(proc: str = "/proc", pid: int | None = None) -> int:
-    """The host's port of that connection; 0 without ssh."""
-    words = connection(proc, pid)
-    return int(words[3]) if words else 0

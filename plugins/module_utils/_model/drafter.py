@@ -67,7 +67,7 @@ def read_drafter(
         return Drafter(tokens, _with_layers(shape, _dspark_layers(shape, text)), own_weights=True)
     if not own:
         return _uncounted(tokens, f"the drafter {model or method} (give its config.json as draft_config)", weights)
-    layer = _prediction_layer(shape, text)
+    layer = _prediction_layer(shape)
     layers = _with_layers(shape, [layer] * max(1, predicting))
     return Drafter(tokens, layers, own_weights=True, risk=_ring_risk(text, tokens))
 
@@ -112,7 +112,7 @@ def _parsed(value: Mapping[str, Any] | str | None) -> Mapping[str, Any]:
     return value
 
 
-def _prediction_layer(shape: Shape, text: Mapping[str, Any]) -> Layer:
+def _prediction_layer(shape: Shape) -> Layer:
     """A layer that predicts a further token has the attention of the model's last full layer."""
     if shape.compressed:  # DeepSeek V4: its window alone
         last = shape.layers[-1]

@@ -24,8 +24,6 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fan
 #: seconds between two questions to the seed, and between two lines where lines cannot be changed
 ASK_EVERY = 0.5
 PLAIN = 5.0
-#: seconds without a word from the seed after which its program is searched for
-SILENT = 30.0
 
 
 class RunError(Exception):

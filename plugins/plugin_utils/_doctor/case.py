@@ -192,10 +192,6 @@ def environments(evidence: Evidence) -> Iterator[tuple[str, Mapping[str, str]]]:
             yield f"{process['program']} (process {process['pid']})", process["env"]
 
 
-def gib(number: float) -> str:
-    return f"{number / GIB:.1f} GiB"
-
-
 def is_loopback(address: str) -> bool:
     try:
         parsed = address_of(address)

@@ -8,13 +8,13 @@ import time
 import typing as t
 from collections.abc import Iterator
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.verdict import gib
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import (
     GIB,
     Case,
     Evidence,
     check,
     environments,
-    gib,
     hosts_read,
     memory_share,
 )

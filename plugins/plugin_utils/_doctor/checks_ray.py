@@ -9,12 +9,12 @@ import typing as t
 from collections.abc import Iterator, Mapping, Sequence
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.verdict import gib
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import (
     GIB,
     Case,
     Evidence,
     check,
-    gib,
     hosts_read,
     is_loopback,
     json_file,

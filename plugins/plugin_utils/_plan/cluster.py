@@ -166,7 +166,7 @@ def management_problems(nodes: Mapping[str, Mapping[str, Any]]) -> list[Finding]
     ]
 
 
-def gpu_count(host: str, variables: Mapping[str, Any], node: Mapping[str, Any]) -> int:
+def gpu_count(variables: Mapping[str, Any], node: Mapping[str, Any]) -> int:
     """GPUs that Ray may book on a host: ``ray_node_num_gpus`` where set, else what was detected."""
     given = variables.get("ray_node_num_gpus")
     return int(given) if given not in (None, "", "auto") else int(node["gpus"])
@@ -308,7 +308,7 @@ def _serving_together(
     head = hosts[0]
     topology, profile = fabric[head]["topology"], fabric[head]["profile"]
     kinds = {host: fabric[host]["kind"] for host in hosts}
-    gpus = {host: gpu_count(host, hostvars[host], nodes[host]) for host in hosts}
+    gpus = {host: gpu_count(hostvars[host], nodes[host]) for host in hosts}
     cluster = {
         "topology": topology,
         "profile": profile,

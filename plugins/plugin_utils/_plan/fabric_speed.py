@@ -9,8 +9,6 @@ from typing import Any, Final
 
 #: Gb/s of a Spark's cage with a cable of its full speed
 FULL: Final = 200
-#: what a link can be planned for: breakouts of 400G ports and QSFP28 cables give 100
-SPEEDS: Final = (100, FULL)
 
 
 def planned(variables: Mapping[str, Any]) -> int:

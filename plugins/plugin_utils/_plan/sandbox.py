@@ -79,8 +79,3 @@ def sandbox(
 def engine_home(*values: Any) -> str:
     """What ProtectHome= says of Ray and vLLM; ``values`` are settings that may name a folder below somebody's home."""
     return "no" if _HOME.search(json.dumps(values, default=str)) else "yes"
-
-
-def engine_sandbox(*values: Any) -> str:
-    """The lines for Ray and vLLM, with such settings."""
-    return sandbox(home=engine_home(*values), engine=True)

@@ -92,7 +92,7 @@ def read_words(words: Sequence[str], called: str) -> Served:
         following: list[str] = []
         while not equals and index + len(following) < len(words) and not _is_option(words[index + len(following)]):
             following.append(words[index + len(following)])
-        values = [given] if equals else following[: _most(name, following)]
+        values = [given] if equals else following[: _most(name)]
         if not equals:
             index += len(values)
         _put(served, name, values, called)
@@ -118,7 +118,7 @@ def _split(word: str, called: str) -> tuple[str, bool, str]:
     return vllm_args.SHORT[short] + dot + rest, bool(equals), value
 
 
-def _most(name: str, following: Sequence[str]) -> int | None:
+def _most(name: str) -> int | None:
     """How many of the words that follow belong to the option; None means all."""
     if "." in name:
         return 1

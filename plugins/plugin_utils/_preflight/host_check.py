@@ -53,7 +53,7 @@ def rdma_problems(host: str, entry: t.Any, node: Node, probe: Mapping[str, t.Any
     for link in entry["links"]:
         rdma = by_netdev.get(link["netdev"])
         if rdma is not None:
-            problems += _rdma_device_problems(host, entry, rdma, probe)
+            problems += _rdma_device_problems(host, rdma, probe)
         elif link["netdev"] in present:
             problems.append(
                 Finding(
@@ -85,9 +85,7 @@ def rate_problems(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> list
     ]
 
 
-def _rdma_device_problems(
-    host: str, entry: t.Any, rdma: Mapping[str, t.Any], probe: Mapping[str, t.Any]
-) -> list[Finding]:
+def _rdma_device_problems(host: str, rdma: Mapping[str, t.Any], probe: Mapping[str, t.Any]) -> list[Finding]:
     netdev = rdma["netdev"]
     problems = []
     if rdma.get("link_layer") == "InfiniBand":

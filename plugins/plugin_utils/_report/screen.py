@@ -30,7 +30,7 @@ def _rate(value: float | None) -> str:
     return "?" if value is None else f"{value:g}G"
 
 
-def _units(found: Mapping[str, Any], ray: Mapping[str, Any], host: str) -> str:
+def _units(found: Mapping[str, Any]) -> str:
     shown = []
     for name, unit in found["units"].items():
         if unit["active"] in ("active", "reloading"):
@@ -130,7 +130,7 @@ def _host_rows(status: Mapping[str, Any]) -> list[list[str]]:
                 f"{found['load'][0]:.1f}" if found["load"] else "-",
                 gpu_words(found),
                 member,
-                _units(found, ray, host),
+                _units(found),
             ]
         )
     return rows

@@ -277,7 +277,7 @@ def host_status(
     return found, problems
 
 
-def serving_status(host: str, facts: Mapping[str, Any] | None, port: Any, taken: float) -> dict[str, Any]:
+def serving_status(host: str, facts: Mapping[str, Any] | None, port: Any) -> dict[str, Any]:
     """What the head's watchdog says, or why nobody says anything."""
     found: dict[str, Any] = {"state": "unknown", "line": f"the head {host} did not answer", "model": ""}
     if facts is None:
@@ -316,11 +316,9 @@ def serving_status(host: str, facts: Mapping[str, Any] | None, port: Any, taken:
     return found
 
 
-def _served(
-    head: str, facts: Mapping[str, Any] | None, port: Any, taken: float
-) -> tuple[dict[str, Any], list[Finding]]:
+def _served(head: str, facts: Mapping[str, Any] | None, port: Any) -> tuple[dict[str, Any], list[Finding]]:
     """Ray and serving of one serving group, by its head, and what is wrong with them."""
-    ray, serving = ray_status(facts), serving_status(head, facts, port, taken)
+    ray, serving = ray_status(facts), serving_status(head, facts, port)
     problems = [
         Finding("ray", f"Ray: {item['cause']}", item["fix"], item.get("node") or head)
         for item in ray.get("problems", [])
@@ -358,9 +356,7 @@ def virtual_status(
     return {"address": address, "holders": having}, problems
 
 
-def _beside(
-    host: str, facts: Mapping[str, Any] | None, port: Any, taken: float
-) -> dict[str, tuple[dict[str, Any], list[Finding]]]:
+def _beside(host: str, facts: Mapping[str, Any] | None, port: Any) -> dict[str, tuple[dict[str, Any], list[Finding]]]:
     """By the name of each group beside the own one of a head the same as of that one."""
     found: dict[str, tuple[dict[str, Any], list[Finding]]] = {}
     if facts is None:
@@ -369,7 +365,7 @@ def _beside(
         unit = facts["units"].get(Places(name).unit.removesuffix(".service"), {})
         # the certificate is that of the front proxy, which is told of once
         own = {"units": {"sparkthor-vllm": unit}, "serving": {"tls": facts["serving"].get("tls"), **serving}, "ray": {}}
-        served, problems = _served(host, {**facts, **own}, port, taken)
+        served, problems = _served(host, {**facts, **own}, port)
         problems = [replace(finding, what=f"group {name}: {finding.what}") for finding in problems]
         found[name] = {**served, "hosts": [host]}, problems
     return found
@@ -447,10 +443,10 @@ def document(
     for part in parts:
         if part.hosts:
             facts, port = facts_by_host.get(part.hosts[0]), _api_port(hostvars[part.hosts[0]])
-            served[part.name], own = _served(part.hosts[0], facts, port, taken)
+            served[part.name], own = _served(part.hosts[0], facts, port)
             served[part.name]["hosts"] = part.hosts
             problems += own
-            for name, one in _beside(part.hosts[0], facts, port, taken).items():
+            for name, one in _beside(part.hosts[0], facts, port).items():
                 served[name], own = one
                 problems += own
     virtual, own = virtual_status(hostvars[head], heads, facts_by_host)

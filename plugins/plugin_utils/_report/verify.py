@@ -368,7 +368,7 @@ def ray_lines(status: Mapping[str, Any], fabric: Mapping[str, Mapping[str, Any]]
 
 
 def serving_lines(
-    found: Mapping[str, Any] | None, bound: float | None, why: str, limits: Mapping[str, float], own: Mapping[str, Any]
+    found: Mapping[str, Any] | None, bound: float | None, why: str, limits: Mapping[str, float]
 ) -> list[dict[str, Any]]:
     where = "API"
     if found is None:

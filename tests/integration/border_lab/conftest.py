@@ -26,6 +26,7 @@ from sparklab.lab import ssh_arguments
 
 from tests.integration.border.conftest import TOP
 from tests.integration.border.lies import ACTED_ON
+from tests.integration.sites import Run
 from tools.release import build
 
 STORE = "/var/lib/sparkthor/models"
@@ -58,18 +59,6 @@ DRAWN = re.compile("\r|\x1b\\[[0-9]*[AKJ]")
 
 #: tools/test.sh runs scenarios beside one another
 SUBNET = os.environ.get("SPARKLAB_SUBNET", "10.79.56.0/24")
-
-
-@dataclass
-class Run:
-    rc: int
-    seconds: float
-    output: str
-
-    @property
-    def changed(self) -> dict[str, int]:
-        found = re.findall(r"^(\S+) +: ok=\d+ +changed=(\d+)", self.output, re.MULTILINE)
-        return {host: int(count) for host, count in found}
 
 
 @dataclass

@@ -203,7 +203,7 @@ def run(speed=20.0, ttft=0.5, eight=80.0):
 )
 def test_the_api(found, bound, expected):
     limits = verify.thresholds(["spark"])
-    assert failing(verify.serving_lines(found, bound, "no recipe", limits, {})) == expected
+    assert failing(verify.serving_lines(found, bound, "no recipe", limits)) == expected
 
 
 def test_history_shows_the_newest_earlier_value_and_skips_torn_files():
