@@ -139,8 +139,9 @@ def inspect(page: Path, width: int = 1200, dark: bool = False) -> Seen:
     return Seen(json.loads(text), console)
 
 
-def picture(page: Path, target: Path, width: int = 1200, dark: bool = False) -> None:
-    height = inspect(page, width, dark).probe["height"]
+def picture(page: Path, target: Path, width: int = 1200, dark: bool = False, most: int = 100000) -> None:
+    """The whole page, or its first ``most`` pixels."""
+    height = min(inspect(page, width, dark).probe["height"], most)
     _browse([f"--screenshot={target.resolve()}"], page, width, height, dark)
 
 

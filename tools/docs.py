@@ -36,6 +36,9 @@ ELSEWHERE = {
     "README.md": "index.md",
 }
 _LINK = re.compile(r"(?<=\])\((?P<target>[^()\s]+)\)")
+#: a table of as many columns does not fit onto a phone
+WIDE = 5
+_HEAD = re.compile(r"<th\b[^>]*>(.*?)</th>", re.DOTALL)
 _FENCE = re.compile(r"^(```|~~~|:::)")
 
 
@@ -149,10 +152,31 @@ def reference(target: Path) -> None:
         page.write_text(re.sub(r"^\.\. contents::.*\n(?: +\S.*\n)*", "", text, flags=re.MULTILINE), encoding="utf-8")
 
 
+def label(html: str) -> str:
+    """The page with the heading of its column at each cell of a wide table, which a phone shows row by row."""
+
+    def wide(table: re.Match[str]) -> str:
+        heads = [" ".join(re.sub(r"<[^>]+>", " ", head).split()) for head in _HEAD.findall(table[0])]
+        if len(heads) < WIDE:
+            return table[0]
+        column = -1
+
+        def cell(found: re.Match[str]) -> str:
+            nonlocal column
+            column = -1 if found[0].startswith("<tr") else column + 1
+            return found[0] if column < 0 else f'<td data-label="{heads[column]}"{found[1]}>'
+
+        return re.sub(r"<(?:tr|td)\b([^>]*)>", cell, table[0]).replace('class="docutils', 'class="wide docutils', 1)
+
+    return re.sub(r"<table\b.*?</table>", wide, html, flags=re.DOTALL)
+
+
 def build(source: Path, html: Path, version: str) -> None:
     argv = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going", "--conf-dir", str(SITE)]
     argv += ["-D", f"version={version}", "-D", f"release={version}", str(source), str(html)]
     subprocess.run(argv, cwd=TOP, check=True)
+    for page in html.rglob("*.html"):
+        page.write_text(label(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def main() -> None:

@@ -13,11 +13,10 @@ exclude_patterns = ["collections/environment_variables.rst"]
 html_theme = "furo"
 html_copy_source = False
 html_show_sphinx = False
-html_theme_options = {
-    "source_repository": "https://github.com/sparkthor/sparkthor.cluster/",
-    "source_branch": "main",
-    "source_directory": "docs/",
-}
+# pages are put together from several places, so a link to edit one would lead to the wrong file
+html_theme_options = {"top_of_page_buttons": []}
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 
 # options begin with two hyphens, which are no dash
 smartquotes = False

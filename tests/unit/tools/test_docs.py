@@ -56,3 +56,20 @@ def test_every_rule_has_a_heading_its_cause_and_its_fix() -> None:
     for area, rules in docs.rules().items():
         page = docs.rule_page(area, rules)
         assert page.count("\n## ") == page.count("**Cause.**") == page.count("**Fix.**") == len(rules) > 0, area
+
+
+def test_cells_of_a_wide_table_carry_the_heading_of_their_column() -> None:
+    heads = "".join(f'<th class="head"><p>on\n<code>{name}</code></p></th>' for name in "abcde")
+    row = "<tr>" + "".join(f'<td class="x">{value}</td>' for value in "12345") + "</tr>"
+    table = f'<table class="docutils align-default"><tr>{heads}</tr>{row}{row}</table>'
+    found = docs.label(f"<p>before</p>{table}<p>after</p>")
+    assert found.count('<td data-label="on a" class="x">1</td>') == 2
+    assert found.count('<td data-label="on e" class="x">5</td>') == 2
+    assert '<table class="wide docutils align-default">' in found
+    narrow = table.replace('<th class="head"><p>on\n<code>e</code></p></th>', "")
+    assert docs.label(narrow) == narrow
+
+
+def test_whoever_searches_for_uninstall_finds_the_removal() -> None:
+    assert "uninstall" in (docs.TOP / "docs" / "changes.md").read_text()
+    assert "source_repository" not in (docs.SITE / "conf.py").read_text()  # no icon that leads to a file to edit
