@@ -26,7 +26,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .._lib import peer
+from .._lib import foreign, peer
 from .._lib.command import run_limited
 from . import front_counts, gpu_state, places
 from .notify import ALIVE, READY, notify
@@ -74,6 +74,15 @@ class Page:
 
 def _label(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _used(own: Any) -> tuple[dict[str, int], dict[str, int]]:
+    """Counts and limits of a key, as the front proxy's user wrote them. Raises ForeignError."""
+    limits = own.get("limits", {}) if isinstance(own, dict) else None
+    if not isinstance(limits, dict):
+        raise foreign.ForeignError("no counts of a key")
+    counts = {name: foreign.whole(own.get(name)) for name in ("minute", "month", "unseen")}
+    return counts, {name: foreign.whole(limit) for name, limit in limits.items() if limit is not None}
 
 
 class Host:
@@ -168,18 +177,17 @@ class Host:
     def keys(self, page: Page) -> None:
         """What keys used of their tokens, where one has a limit."""
         try:
-            found = json.loads(self.text(TOKENS_USED))
+            found = [(key, *_used(own)) for key, own in foreign.parse_object(self.text(TOKENS_USED)).items()]
         except ValueError:
             return
-        for key, own in found.items():
+        for key, counts, limits in found:
             for period in ("minute", "month"):
                 text = "Tokens that the key used in the last minute and in this month."
-                page.add("sparkthor_front_key_tokens", text, own[period], key=key, period=period)
+                page.add("sparkthor_front_key_tokens", text, counts[period], key=key, period=period)
                 text = "Tokens that the key may use."
-                limit = own["limits"].get(period)
-                page.add("sparkthor_front_key_tokens_limit", text, limit, key=key, period=period)
+                page.add("sparkthor_front_key_tokens_limit", text, limits.get(period), key=key, period=period)
             text = "Answers of this month that said no tokens: mostly streams that their client broke off."
-            page.add("sparkthor_front_key_unseen_answers", text, own["unseen"], key=key)
+            page.add("sparkthor_front_key_unseen_answers", text, counts["unseen"], key=key)
 
     def links(self, page: Page, planned: Iterable[str]) -> None:
         wanted = set(planned)

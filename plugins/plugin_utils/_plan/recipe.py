@@ -25,7 +25,6 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
     SizingError,
     parse_length,
 )
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import model_source
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     engine_version,
     sizing_options,
@@ -38,6 +37,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine imp
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import (
     RecipeError,
+    check_names,
     host_counts,
     validated,
 )
@@ -357,33 +357,13 @@ def _model_names(data: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, A
     model = str(own.get("model", data["model"]))
     served = own.get("served_model_name", data["served_model_name"]) or model.rstrip("/").rsplit("/", 1)[-1]
     named = {"model": model, "revision": str(own.get("revision", data["revision"])), "served_model_name": served}
-    _check_words(data, named)
+    check_names(data, named, own)
     return {
         **named,
         "runtime": own.get("runtime", data["runtime"]),
         "image": own.get("image", data["image"]),
         "image_digest": data["image_digest"],
     }
-
-
-def _check_words(data: Mapping[str, Any], model: Mapping[str, Any]) -> None:
-    """Each of these becomes a word of vLLM's command, and one with a dash before it an option."""
-    for field in ("model", "revision", "served_model_name"):
-        words = model[field] if isinstance(model[field], list) else [model[field]]
-        for word in words:
-            if field == "served_model_name" and (
-                isinstance(word, bool) or not isinstance(word, (str, int)) or word == ""
-            ):
-                raise RecipeError(
-                    f"recipe {data['name']}: {field}={model[field]!r} holds {word!r}, which is no name. Give a name "
-                    "or a list of names."
-                )
-            if str(word).lstrip().startswith("-"):
-                raise RecipeError(
-                    f"recipe {data['name']}: {field}={word!r} begins with a dash, and vLLM reads an option. Correct it."
-                )
-    if found := model_source.problem(str(model["model"])):
-        raise RecipeError(f"recipe {data['name']}: model={model['model']!r} {found[0]}. {found[1]}")
 
 
 def _split(data: Mapping[str, Any], own: Mapping[str, Any], hosts: int, topology: str) -> dict[str, Any]:

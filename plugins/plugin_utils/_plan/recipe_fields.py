@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import model_source
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import environment, vllm_args, vllm_config
 
 _REQUIRED = ("name", "summary", "model", "runtime", "hosts", "args")
@@ -23,6 +25,54 @@ _KNOWN = frozenset(
 )
 #: Arguments that the role renders from its own variables; a recipe states them as fields.
 SERVE_FIELDS = ("max-model-len", "tensor-parallel-size", "pipeline-parallel-size", "served-model-name", "model")
+
+
+#: names go into the front proxy's configuration and into requests, revisions into addresses of the hub
+_FORMS = {
+    "served_model_name": (
+        re.compile(r"[\w.:/@+=,()~\[\]-](?:[\w.:/@+=,()~\[\] -]{0,254}[\w.:/@+=,()~\[\]-])?"),
+        "is no name for clients. Use letters, digits, blanks within and . _ : / @ + = , ( ) [ ] ~ -, 256 at most.",
+    ),
+    "revision": (
+        re.compile(r"(?!.*\.\.)\w[\w./-]{0,254}"),
+        "is no commit, branch or tag. Use letters, digits and . _ / -, without two dots in a row.",
+    ),
+}
+
+
+def _word(value: Any) -> bool:
+    """One line of text; YAML reads a revision or a tag of digits as a number."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return (isinstance(value, str) and value.isprintable() and len(value) <= 1000) or (whole and abs(value) < 10**18)
+
+
+def _amount(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 2**60
+
+
+def _words(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+#: what each field holds, in code and in words
+_KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(
+        ("args", "reasons", "environment", "split", "splits", "vllm", "config", "draft_config"),
+        (lambda value: isinstance(value, dict), "a dictionary"),
+    ),
+    "args_below": (lambda value: isinstance(value, list), "a list"),
+    **dict.fromkeys(("kinds", "topologies"), (_words, "a list of words")),
+    **dict.fromkeys(("name", "model", "revision", "image", "image_digest", "source"), (_word, "one line of text")),
+    **dict.fromkeys(
+        ("weights_bytes", "active_bytes", "draft_weights_bytes", "gpu_memory_gib"), (_amount, "an amount above 0")
+    ),
+}
+
+
+def shown(value: Any) -> str:
+    """The beginning of a value."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 class RecipeError(ValueError):
@@ -49,22 +99,15 @@ def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
         close = difflib.get_close_matches(unknown[0], sorted(_KNOWN), n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
         raise RecipeError(f"vllm_serve_recipe={called!r} has unknown fields {', '.join(unknown)}.{hint}")
-    for key, kind in (
-        ("args", dict),
-        ("reasons", dict),
-        ("environment", dict),
-        ("split", dict),
-        ("splits", dict),
-        ("vllm", dict),
-        ("args_below", list),
-        ("kinds", list),
-        ("topologies", list),
-        ("config", dict),
-        ("draft_config", dict),
-    ):
-        if data.get(key) is not None and not isinstance(data[key], kind):
-            word = "a dictionary" if kind is dict else "a list"
-            raise RecipeError(f"vllm_serve_recipe={called!r}: {key} is not {word}. Write it as one.")
+    data = {"args": {}, **{key: value for key, value in data.items() if value is not None}}
+    if missing := [key for key in _REQUIRED if key not in data and key != "hosts"]:
+        raise RecipeError(f"vllm_serve_recipe={called!r}: {', '.join(missing)} is null. Give a value.")
+    data.setdefault("hosts", None)
+    for key, (accepts, word) in _KINDS.items():
+        if key in data and not accepts(data[key]):
+            raise RecipeError(
+                f"vllm_serve_recipe={called!r}: {key} is not {word}: {shown(data[key])}. Write it as one."
+            )
     for rule in data.get("args_below") or ():
         if not isinstance(rule, dict) or "version" not in rule or not isinstance(rule.get("args"), dict):
             raise RecipeError(f"vllm_serve_recipe={called!r}: args_below holds {rule!r}. Give each a version and args.")
@@ -129,3 +172,37 @@ def host_counts(recipe: Mapping[str, Any], called: str = "") -> list[int]:
     if not all(isinstance(number, int) and not isinstance(number, bool) and number > 0 for number in numbers):
         raise RecipeError(f"vllm_serve_recipe={called!r}: hosts {value!r} is not a number of hosts. Give 2 or [2, 4].")
     return list(numbers)
+
+
+def check_names(data: Mapping[str, Any], model: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    """Each of these becomes a word of vLLM's command, and one with a dash before it an option."""
+    for field in ("model", "revision", "served_model_name"):
+        words = model[field] if isinstance(model[field], list) else [model[field]]
+        for word in words:
+            if field == "served_model_name" and (
+                isinstance(word, bool) or not isinstance(word, (str, int)) or word == ""
+            ):
+                raise RecipeError(
+                    f"recipe {data['name']}: {field}={model[field]!r} holds {word!r}, which is no name. Give a name "
+                    "or a list of names."
+                )
+            if str(word).lstrip().startswith("-"):
+                raise RecipeError(
+                    f"recipe {data['name']}: {field}={word!r} begins with a dash, and vLLM reads an option. Correct it."
+                )
+            if word and field in _FORMS and not _FORMS[field][0].fullmatch(str(word)):
+                raise RecipeError(f"recipe {data['name']}: {field}={word!r} {_FORMS[field][1]}")
+    if "model" not in own:
+        _check_place(data)
+    if found := model_source.problem(str(model["model"])):
+        raise RecipeError(f"recipe {data['name']}: model={model['model']!r} {found[0]}. {found[1]}")
+
+
+def _check_place(data: Mapping[str, Any]) -> None:
+    """A recipe names no folder of the controller and no URL: the hosts would be sent what it chooses."""
+    model = str(data["model"])
+    if model_source.on_controller(model) or "://" in model:
+        raise RecipeError(
+            f"recipe {data['name']}: model={model!r} is no recipe's to say: the controller would fetch it and send it "
+            f"to all hosts. Name an id of the hub there, or set vllm_serve_model: {model} in the inventory."
+        )

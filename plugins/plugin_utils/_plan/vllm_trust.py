@@ -21,6 +21,8 @@ Place = tuple[list[str], Any]
 _CODE = "runs code that the argument names, as the serving user"
 _FILES = "lets whoever sends a request read files of the host"
 _HOSTS = "makes the engine talk to the host that the argument names"
+_SECRETS_OF = "leads to files of the system, among which are the engine's own secrets"
+_REQUESTS = "lets whoever sends a request bring what the engine was made to read from its owner alone"
 #: options and fields, with underscores -> what they do
 _NAMED: Mapping[str, str] = {
     "trust_remote_code": "runs code from the model's repository as the serving user",
@@ -31,12 +33,27 @@ _NAMED: Mapping[str, str] = {
     **dict.fromkeys(("cache_dir", "local_cache_dir"), _CODE),
     "allowed_local_media_path": _FILES,
     "tool_server": _HOSTS,
+    # tensors are unpacked, templates and the processor's settings are run or obeyed
+    **dict.fromkeys(("enable_prompt_embeds", "enable_mm_embeds"), _REQUESTS),
+    **dict.fromkeys(("trust_request_chat_template", "trust_request_mm_kwargs"), _REQUESTS),
+    "grpc": "opens a port that asks nobody for a key",
 }
+#: of fields that choose how, the words by which another field names a class
+_CHOSEN: Mapping[str, str] = {"method": "custom_class"}
 #: the like of other versions, by how Python and vLLM name what is imported
 _LIKE = re.compile(
     r"(?:\w+_)?(?:cls|class|plugins?|module|module_path|qualname|callable|entry_?point|executor_class|config_file)"
 )
-_TO_HOST = re.compile(r"(?:\w+_)?(?:endpoint|url|uri|ip|addr|address|hostname)")
+_TO_HOST = re.compile(
+    r"(?:\w+_)?(?:endpoints?|urls?|uris?|ips?|addrs?|address(?:es)?|hosts?|hostnames?|servers?|peers?)"
+)
+#: a place elsewhere, and one of the system's or beside its own folder
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
+_SYSTEM = re.compile(r"/+(?:var/+)?(?:run|proc|sys|dev(?!/+shm/))(?:/.*)?|~.*|(?:.*/)?\.\.(?:/.*)?")
+#: what is text and no place, whatever it looks like
+_TEXTS = ("allowed_origins", "chat_template", "root_path")
+#: the role's own, which it alone sets
+_OWN = ("uds",)
 #: PyTorch's own settings; texts among them name compilers and functions
 _SETTINGS = "inductor_compile_config"
 #: fields that hold a secret; what the roles have a variable for is refused by its option
@@ -107,6 +124,19 @@ def _leaves(path: list[str], value: Any) -> Iterator[tuple[list[str], Any]]:
                 yield from ((place, held) for place, held in _leaves(path, inner) if place != path)
 
 
+def _leads(where: re.Pattern[str], name: str, value: Any) -> bool:
+    """Whether a text, or one of a list, is such a place; of ``name=place`` the latter."""
+    texts = value if isinstance(value, (list, tuple)) else [value]
+    if name in (_TEXTS if where is _URL else _OWN):
+        return False
+    return any(
+        where.fullmatch(part.strip())
+        for text in texts
+        if isinstance(text, str)
+        for part in (text, text.partition("=")[2])
+    )
+
+
 def _does(place: list[str], value: Any) -> str:
     name = place[-1].replace("-", "_")
     # vLLM's own class is chosen by "auto", or by nothing
@@ -116,8 +146,12 @@ def _does(place: list[str], value: Any) -> str:
         return _NAMED[name]
     if place[0] in _DATA:
         return ""
+    if _CHOSEN.get(name) == value:
+        return _CODE
     if _LIKE.fullmatch(name) or (_SETTINGS in place[:-1] and isinstance(value, (str, list))):
         return _CODE
-    if _TO_HOST.fullmatch(name):
+    if _TO_HOST.fullmatch(name) or _leads(_URL, name, value):
         return _HOSTS
+    if _leads(_SYSTEM, name, value):
+        return _SECRETS_OF
     return _CODE if name in _IMPORTED and len(place) > 1 and re.search(r"[.:/]", str(value)) else ""

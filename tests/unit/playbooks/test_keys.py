@@ -10,6 +10,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
@@ -59,6 +61,21 @@ def test_a_limit_of_tokens_is_shown_with_what_was_used() -> None:
     # nobody counted yet
     shows = shown(vllm_serve_api_keys=keys, __keys_found=found, __keys_usage={"stdout": ""})
     assert shows[0] == "alice: all models, no limit of requests, 0 of 100 tokens a minute, 0 of 5000 tokens a month"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *("[]", "{", "[" * 100_000, '{"alice": 5}', '{"alice": {"unseen": "x"}}', '{"alice": {"minute": -1}}'),
+        *('{"alice": {"month": NaN}}', '{"alice": {"minute": "\\u009b2J\\u202e"}}', '{"alice": {"month": 1e400}}'),
+    ],
+)
+def test_what_a_head_says_was_used_is_numbers(said: str) -> None:
+    keys = [{"name": "alice", "key": "a" * 20, "tokens_per_minute": 100, "tokens_per_month": 5000}]
+    found = {"stdout_lines": ["alice"]}
+    with pytest.raises(AnsibleError, match=r"usage\.json cannot be used: .*Restart sparkthor-tokens") as caught:
+        shown(vllm_serve_api_keys=keys, __keys_found=found, __keys_usage={"stdout": said})
+    assert str(caught.value).isprintable()
 
 
 def test_without_named_keys_there_is_the_main_one() -> None:

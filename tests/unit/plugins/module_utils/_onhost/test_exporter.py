@@ -192,6 +192,26 @@ def test_the_firewall_counts_as_closed_only_while_its_watch_says_so(tmp_path, st
     assert ("\nsparkthor_firewall_reloads_total 2\n" in page) == ("reloads" in state)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(
+            "[]",
+            "[" * 100_000,
+            '{"ci": 5}',
+            '{"ci": {"minute": 7, "month": 46, "unseen": "x"}}',
+            '{"ci": {"minute": 7}}',
+        ),
+        '{"ci": {"minute": 1e400, "month": 46, "unseen": 2}}',
+        '{"ci": {"minute": 7, "month": 46, "unseen": 2, "limits": ["month"]}}',
+        '{"ci": {"minute": 7, "month": 46, "unseen": 2, "limits": {"month": "5"}}}',
+    ],
+)
+def test_what_the_front_proxys_user_wrote_ends_no_page(tmp_path, said):
+    fill(tmp_path, exporter.TOKENS_USED.lstrip("/"), said)
+    assert "sparkthor_front_key_" not in exporter.Host(str(tmp_path)).page([])
+
+
 def test_what_keys_used_is_there_where_one_has_a_limit(tmp_path):
     path = tmp_path / exporter.TOKENS_USED.lstrip("/")
     path.parent.mkdir(parents=True)

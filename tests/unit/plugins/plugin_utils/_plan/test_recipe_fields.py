@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import load
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import load, resolve
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 
 from tests.unit.plugins.plugin_utils._plan.minimal_recipe import MINIMAL
@@ -42,3 +44,26 @@ def test_malformed_recipes(tmp_path: Path, change: dict[str, Any], text: str) ->
     with pytest.raises(RecipeError, match=r"r\.yml") as caught:
         load("r.yml", base=str(tmp_path))
     assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        *("name", "summary", "model", "served_model_name", "runtime", "image", "image_digest", "revision", "source"),
+        *("weights_bytes", "active_bytes", "draft_weights_bytes", "gpu_memory_gib", "max_model_len", "hosts"),
+        *("vllm", "split", "splits", "config", "draft_config", "args", "args_below", "environment", "reasons"),
+        *("kinds", "topologies"),
+    ],
+)
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("a\nb", "\x1b]52;c;eA==\x07", "x" * 100_000, 10**400, -(10**30), float("nan"), float("inf"), True, [[["x"]]]),
+        *({1: {2: 3}}, {"a": "b"}, [None], [], {}, None),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_any_value_of_any_field_is_taken_or_refused(field: str, value: Any) -> None:
+    """A recipe is somebody else's: nothing in it ends a run with an error that names neither recipe nor field."""
+    with contextlib.suppress(RecipeError, SizingError):
+        resolve({**MINIMAL, field: value}, ["a"], version="0.33.0", memory_bytes=2**37)

@@ -71,6 +71,26 @@ CODE: list[tuple[dict[str, Any], str]] = [
         "kv-transfer-config.kv_connector_extra_config.remote_url",
     ),
     ({"data-parallel-address": "10.0.0.9"}, "data-parallel-address"),
+    (
+        {"kv-transfer-config.kv_connector_extra_config": {"servers": ["x:1"]}},
+        "kv-transfer-config.kv_connector_extra_config.servers",
+    ),
+    ({"tokenizer": "s3://evil/x"}, "tokenizer"),
+    ({"lora-modules": ["a=s3://evil/x"]}, "lora-modules"),
+    ({"profiler-config.torch_profiler_dir": "gs://evil/x"}, "profiler-config.torch_profiler_dir"),
+    # a class that is named as a model
+    ({"speculative-config": {"method": "custom_class", "model": "evil.P"}}, "speculative-config.method"),
+    ({"speculative-config.method": "custom_class", "speculative-config.model": "evil.P"}, "speculative-config.method"),
+    # a template is a part of each prompt, and so is a secret that is taken for one
+    ({"chat-template": "/run/credentials/sparkthor-vllm.service/hf_token"}, "chat-template"),
+    ({"chat-template": "//var/run/x"}, "chat-template"),
+    ({"chat_template": "../../../../proc/self/environ"}, "chat-template"),
+    # what clients send is run, or obeyed
+    ({"enable-prompt-embeds": True}, "enable-prompt-embeds"),
+    ({"no-enable-mm-embeds": False}, "enable-mm-embeds"),
+    ({"trust-request-chat-template": True}, "trust-request-chat-template"),
+    ({"trust_request_mm_kwargs": True}, "trust-request-mm-kwargs"),
+    ({"grpc": True}, "grpc"),
 ]
 
 
@@ -111,6 +131,9 @@ def test_it_needs_the_acknowledgement_in_the_inventory_s_own_arguments_as_well()
             "lora-target-modules": ["q"],
             "chat-template": "/t.jinja",
             "served-model-name": "cls",
+            "allowed-origins": ["https://a.example"],
+            "speculative-config": {"method": "eagle3", "model": "o/m"},
+            "kv-transfer-config": {"kv_connector_extra_config": {"path": "/dev/shm/kv", "max_host_bytes": 5}},
         },
     ],
 )
@@ -137,6 +160,34 @@ def test_a_secret_is_in_no_file_of_arguments() -> None:
     assert [one.where for one in found] == ["model-loader-extra-config.s3.secret_access_key", "x-config.hf_token"]
     assert "S3CRET" not in str(found)
     assert vllm_args.check_trust({"hf-overrides": {"image_token": "<image>"}}, []) == []
+
+
+@pytest.mark.parametrize(
+    "name", ['x"; proxy_pass http://evil; #', "x\n  server {}", "$http_authorization", "x\\", "'x'", "x;y", "{x}", " x"]
+)
+def test_a_name_is_a_name_for_the_front_proxy(name: str) -> None:
+    """It stands between quotes and in a comment of the doors' configuration."""
+    for given, own in (({"served_model_name": name}, {}), ({}, {"served_model_name": ["good", name]})):
+        with pytest.raises(RecipeError, match="is no name for clients"):
+            resolve({**MINIMAL, **given}, ["a"], overrides=own)
+    for good in ("o/m", "Model 7B (fast)", "qwen3:32b@latest", "模型"):
+        assert resolve({**MINIMAL, "served_model_name": good}, ["a"])["served_model_name"] == good
+
+
+@pytest.mark.parametrize(
+    "model", ["~/.config/gcloud", "../../etc", "./x", "http://evil.example/x.tar", "s3://evil/x", "file:///etc"]
+)
+def test_a_recipe_names_nothing_of_the_controllers(model: str) -> None:
+    """The model store would pack the folder, and send it to all hosts."""
+    with pytest.raises(RecipeError, match=r"model=.* is no recipe's to say.*vllm_serve_model"):
+        resolve({**MINIMAL, "model": model}, ["a"])
+    assert resolve(MINIMAL, ["a"], overrides={"model": model})["model"] == model
+
+
+@pytest.mark.parametrize("revision", ["../../x", "a b", "x\ny", "x?y", "-x"])
+def test_a_revision_is_one(revision: str) -> None:
+    with pytest.raises(RecipeError, match="revision"):
+        resolve({**MINIMAL, "revision": revision}, ["a"])
 
 
 @pytest.mark.parametrize("named", [[None], ["a", ["b"]], {"a": 1}, True, ["a", ""]])
