@@ -240,11 +240,16 @@ def wrong(module: str, arguments: Mapping[str, Any], answer: Mapping[str, Any]) 
         if name == "node_info" and "ansible_facts" in answer and _needed(name, arguments) == ("ansible_facts",):
             shape.check(answer, told.FACTS)
     except shape.Misshapen as error:
-        return (
-            f"what it answered to {module.rpartition('.')[2]} cannot be used: {error}. No module of this collection "
-            "answers so: look at what Python runs there and who changed it, and leave the host out (--limit) until then"
-        )
+        return unusable(module, error)
     return ""
+
+
+def unusable(module: str, why: object) -> str:
+    """What to say of an answer that nobody can read."""
+    return (
+        f"what it answered to {module.rpartition('.')[2]} cannot be used: {why}. No module of this collection "
+        "answers so: look at what Python runs there and who changed it, and leave the host out (--limit) until then"
+    )
 
 
 def _needed(name: str, arguments: Mapping[str, Any]) -> tuple[str, ...]:

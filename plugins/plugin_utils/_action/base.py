@@ -121,13 +121,21 @@ class Action(ActionBase):  # type: ignore[misc]  # ansible-core ships no types: 
 
     def _execute_module(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         module = str(kwargs.get("module_name") or next(iter(args), ""))
-        return self.usable(module, kwargs.get("module_args") or {}, super()._execute_module(*args, **kwargs))
+        try:
+            answer = super()._execute_module(*args, **kwargs)
+        except (RecursionError, TypeError, ValueError) as error:
+            # of Ansible's own reader
+            return self._failed(_answer.unusable(module, printable(str(error))))
+        return self.usable(module, kwargs.get("module_args") or {}, answer)
 
     def usable(self, module: str, arguments: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
         """An answer as far as its host is believed; a failure of this host alone where nobody could read it."""
         if why := _answer.wrong(module, arguments, answer):
-            return {"failed": True, "changed": False, "msg": f"host {self._task.delegate_to or self.host}: {why}"}
+            return self._failed(why)
         return self.believed(answer)
+
+    def _failed(self, why: str) -> dict[str, Any]:
+        return {"failed": True, "changed": False, "msg": f"host {self._task.delegate_to or self.host}: {why}"}
 
     def believed(self, answer: dict[str, Any]) -> dict[str, Any]:
         """An answer of the host, without what it has no say in."""

@@ -7,7 +7,8 @@ With ``python`` in that file, modules are run by that one and ``forged`` goes ov
 
 ``answers.json``: by the module's name, or "*" for all, what is merged into the answer. With ``needs`` the host lacks
 every file of the models that it is first asked about, but for so many bytes of each; what it is sent it keeps. What is
-``raw`` is said as it stands. ``forged`` is by the module's name, its name and stage ("model_store check"), or "*".
+``raw`` is said as it stands, where it is a list each part of it so many times. ``forged`` is by the module's name, its
+name and stage ("model_store check"), or "*".
 """
 
 from __future__ import annotations
@@ -88,7 +89,12 @@ def main() -> None:
         answer |= {"need": needed(arguments, missing)} if first else {}
     # what is no JSON: before the answer, after it, in its place, and as an error
     raw = {**answers.get("raw", {}), **answer.pop("raw", {})}
-    print(raw.get("before", ""), raw.get("instead", json.dumps(answer)), raw.get("after", ""), sep="\n")
+    instead = raw.get("instead", json.dumps(answer))
+    # so much that it is told by its parts, and bytes that are no text
+    said = instead if isinstance(instead, str) else "".join(part * times for part, times in instead)
+    words = "\n".join([raw.get("before", ""), said, raw.get("after", ""), ""])
+    sys.stdout.buffer.write(words.encode("utf-8", "surrogateescape"))
+    sys.stdout.flush()
     print(raw.get("error", ""), file=sys.stderr)
     sys.exit(raw.get("rc", 0))
 
