@@ -17,6 +17,7 @@ description:
     inventory, in a form of its own and in the tool's.
   - A speed more than 5 % below that of the last run is named, with what changed in between.
 extends_documentation_fragment:
+  - sparkthor.cluster.internal
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.controller_files
 options:

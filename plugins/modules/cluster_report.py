@@ -19,6 +19,7 @@ description:
     their history, what the doctor found, and versions. It needs nothing but itself, follows the reader's light or dark
     scheme, and can be printed.
 extends_documentation_fragment:
+  - sparkthor.cluster.internal
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.controller_files
 options:

@@ -20,6 +20,7 @@ description:
   - Nothing on any host is changed. The stages V(plan) and V(verdict) run on the controller, for all hosts together, and
     need C(run_once=true).
 extends_documentation_fragment:
+  - sparkthor.cluster.internal
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.controller_files
   - sparkthor.cluster.attributes.action

@@ -21,6 +21,7 @@ description:
     on the machines of O(group), shows them, proposes topology, order and cages, and writes an inventory.
   - An inventory that is there is never overwritten.
 extends_documentation_fragment:
+  - sparkthor.cluster.internal
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.controller_files
 requirements:

@@ -18,6 +18,7 @@ description:
   - What one fault brings along is put under it, so that one fault is one finding.
   - Hosts that cannot be reached or read are findings, not failures.
 extends_documentation_fragment:
+  - sparkthor.cluster.internal
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.read_only
 options:

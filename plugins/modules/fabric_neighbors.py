@@ -18,7 +18,6 @@ description:
   - Asks C(lldpctl) as well, where lldpd runs, since switches do not answer our frames.
   - Sends no address and no name, but the boot's own identifier.
 extends_documentation_fragment:
-  - sparkthor.cluster.internal
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.read_only
 options:

@@ -334,11 +334,11 @@ def own_share(record: dict[str, Any]) -> float:
     """Seconds of a first deploy without the engine's installation, the models' way and vLLM's own start."""
     tasks = record["tasks"]
     ends = [task["start"] for task in tasks[1:]] + [record["seconds"]]
-    theirs = ("engine", "model_store", "vllm_service", "package")
+    theirs = ("engine", "model", "vllm_service", "package")
     others = sum(
         end - task["start"]
         for task, end in zip(tasks, ends, strict=True)
-        if task["action"].rpartition(".")[2] in theirs
+        if task["action"].rpartition(".")[2].startswith(theirs)
     )
     return round(record["seconds"] - others, 1)
 

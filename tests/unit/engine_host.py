@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import set_digest
-from ansible_collections.sparkthor.cluster.plugins.modules import engine
+from ansible_collections.sparkthor.cluster.plugins.modules import engine_venv, store_receive
 
 MINOR = ".".join(platform.python_version_tuple()[:2])
 PINS = {"ray": "2.60.0", "vllm": "0.32.0", "uv": "0.13.8"}
@@ -88,17 +88,18 @@ class Host:
         return {"python": MINOR, "machine": "x86_64", "digest": digest, "pins": self.pins, "manifest": rows}
 
     def call(self, check: bool = False, **args: Any) -> dict[str, Any]:
-        settings = {
+        given = {
             "path": str(self.path),
             "requirements": "lock",
             "python": sys.executable,
             "target": self.target(),
             **args,
-            "_ansible_check_mode": check,
-            "_ansible_diff": True,
         }
-        with patch_module_args(settings), pytest.raises(SystemExit):
-            engine.main()
+        return self._run(engine_venv, {**given, "_ansible_check_mode": check, "_ansible_diff": True})
+
+    def _run(self, module: Any, given: dict[str, Any]) -> dict[str, Any]:
+        with patch_module_args(given), pytest.raises(SystemExit):
+            module.main()
         return json.loads(self._capsys.readouterr().out)
 
     def send(self, need: list[dict[str, Any]]) -> None:
@@ -109,7 +110,8 @@ class Host:
             upload = self.source.parent / f"upload-{sha256[:8]}"
             upload.write_bytes((self.source / name).read_bytes())
             parts.append({"file": str(upload), "sha256": sha256, "offset": 0, "size": size})
-        assert self.call(stage="receive", parts=parts)["changed"] is True
+        root = str(self.path.parent / "wheels")
+        assert self._run(store_receive, {"root": root, "parts": parts})["changed"] is True
 
     def converge(self, **args: Any) -> dict[str, Any]:
         result = self.call(**args)

@@ -79,7 +79,7 @@ def _firewall_apply(arguments: Mapping[str, Any]) -> None:
         raise Drift(what)
 
 
-def _engine(arguments: Mapping[str, Any]) -> None:
+def _engine_venv(arguments: Mapping[str, Any]) -> None:
     from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import venv
 
     problems = venv.inspect(venv.wanted_of(arguments, {})).problems
@@ -87,7 +87,7 @@ def _engine(arguments: Mapping[str, Any]) -> None:
         raise Drift("; ".join(problems))
 
 
-def _model_store(arguments: Mapping[str, Any]) -> None:
+def _model_copy(arguments: Mapping[str, Any]) -> None:
     from ansible_collections.sparkthor.cluster.plugins.module_utils._store import revisions
     from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import parse_links, parse_manifest
     from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import private_store
@@ -132,8 +132,8 @@ COMPARISONS: dict[str, Callable[[Mapping[str, Any]], None]] = {
     "netplan_apply": _netplan_apply,
     "nccl_conf": _nccl_conf,
     "firewall_apply": _firewall_apply,
-    "engine": _engine,
-    "model_store": _model_store,
+    "engine_venv": _engine_venv,
+    "model_copy": _model_copy,
     "ray_info": _ray_info,
     "vllm_service": _vllm_service,
 }

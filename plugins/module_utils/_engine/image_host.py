@@ -20,7 +20,6 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
     EngineError,
     Pin,
     extract_uv,
-    from_controller,
     uv_install_argv,
     uv_wheel,
     wheel_lines,
@@ -32,6 +31,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import c
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import parse_manifest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Store, private_store
 
+#: where an image's archive and wheels wait, unless the module is told another folder
+WORK_DIR = "/opt/sparkthor"
 RECORD = "engine-images.json"
 BUILDER = "sparkthor-engine-build"
 #: the folder of the store in which an image's archive waits to be loaded
@@ -191,11 +192,6 @@ class Host:
     def _base(self, image: str) -> str:
         found = self._inspect(image)
         return found.labels.get(_image.LABEL_BASE, "") if found else ""
-
-
-def store_of(params: Mapping[str, Any]) -> Store:
-    """Where an archive, or wheels for an image, wait to be used."""
-    return Host(params["work_dir"], params["timeout"]).store()
 
 
 def read(path: str) -> str:
@@ -402,10 +398,10 @@ def _python_of(config: Mapping[str, Any], gpus: Sequence[str]) -> list[str]:
 
 
 def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
-    target = from_controller(params)
+    target = params["target"]
     host = Host(params["work_dir"], params["timeout"])
     actions: list[str] = []
-    before, staged = read(params["config_path"]), params["stage"] == "staged"
+    before, staged = read(params["config_path"]), not params["activate"]
     base, request = bring(host, params, check, actions)
     if request:
         return {"changed": True, **request}

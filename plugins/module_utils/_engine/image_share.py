@@ -17,7 +17,7 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image as _image
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import registry
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.image_host import ARCHIVE, Host
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, from_controller
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_plain, write_atomic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import hash_file
@@ -58,7 +58,7 @@ def _active() -> bool:
 
 
 def _reference(params: Mapping[str, Any]) -> _image.Reference:
-    return _image.parse_reference(from_controller(params)["image"], params["digest"])
+    return _image.parse_reference(params["image"], params["digest"])
 
 
 def pull(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -333,13 +333,6 @@ def extract_uv(wheel: str, sha256: str, folder: str) -> str:
     return target
 
 
-def from_controller(params: Mapping[str, Any]) -> dict[str, Any]:
-    """What the controller's side of an engine module found out for the host's."""
-    if not params["target"]:
-        raise EngineError("this module has a part on the controller that did not run: call it by its full name")
-    return dict(params["target"])
-
-
 def uv_install_argv(uv: str, python: str, *what: str) -> list[str]:
     """Install offline: no index, no resolver, exactly these files, and none whose hash is not given."""
     return [

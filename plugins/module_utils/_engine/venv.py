@@ -37,7 +37,6 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
     EngineError,
     canonical,
     extract_uv,
-    from_controller,
     installed_versions,
     read_marker,
     same_version,
@@ -88,7 +87,7 @@ class Wanted(NamedTuple):
 
 
 def wanted_of(params: Mapping[str, Any], wheels: Mapping[str, str]) -> Wanted:
-    """What the arguments of the module ``engine`` ask for, once the controller has added the target."""
+    """What the arguments of the module ``engine_venv`` ask for, once the controller has added the target."""
     target = params["target"]
     return Wanted(
         path=params["path"],
@@ -129,19 +128,19 @@ def run(argv: Sequence[str], environment: Mapping[str, str], timeout: float) -> 
     return run_limited(["env", *settings, *argv] if settings else list(argv), timeout)
 
 
-def store_of(params: Mapping[str, Any]) -> Store:
-    """Where wheels wait to be installed."""
-    return private_store(os.path.join(os.path.dirname(params["path"]), "wheels"))
+def store_of(path: str) -> Store:
+    """Where wheels wait to be installed as the environment ``path``."""
+    return private_store(os.path.join(os.path.dirname(path), "wheels"))
 
 
 def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
     """The result of the module; ``need`` in it names wheels that are to be sent before anything can be built."""
-    target = from_controller(params)
+    target = params["target"]
     manifest = parse_manifest(target["manifest"])
     wanted = wanted_of(params, {entry.path: entry.sha256 for entry in manifest})
     full = params["verify"] == "full"
     found = inspect(wanted, full)
-    staged = params["stage"] == "staged"
+    staged = not params["activate"]
     built = found.real if not found.problems else kept_whole(wanted, full)
     result = {
         "changed": not built if staged else bool(found.problems),
@@ -165,7 +164,7 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
             with alone(wanted.path, params["timeout"]):
                 switch(wanted.path, built)
         return result
-    store = store_of(params)
+    store = store_of(wanted.path)
     # wheels that lie here since the last build are read again before root runs what is in them
     plan = store.plan(wanted.digest, manifest, full=True)
     if plan.need:

@@ -5,7 +5,7 @@
 
 """Bring contents from one host to all others over the fabric, every host forwarding while it receives.
 
-The module ``model_store`` copies this file and the two it imports onto a host, as one Python archive, and has systemd
+The module ``model_fanout`` copies this file and the two it imports onto a host, as one Python archive, and has systemd
 run it. So they need nothing but the standard library, and neither the ssh connection nor the controller must last as
 long as the copy does::
 

@@ -77,6 +77,12 @@ _MODEL: Form = {
     **{"wrong?": _LISTS, "extra?": _LISTS},
 }
 _SHELF: Form = {"name?": str, "bytes?": told.a_count, "files?": told.a_count}
+_COPIED: Form = {
+    "models": {str: _MODEL},
+    **dict.fromkeys(("behind", "named", "unlisted"), _LISTS),
+    "need": [_CONTENT],
+    "from_caches": {"bytes": told.a_count, "caches": _LISTS},
+}
 
 #: by module, of keys that may be absent
 FORMS: Mapping[str, Mapping[str, Form]] = {
@@ -173,29 +179,28 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
         "machine": str,
         "configurations": [{"name": str, "digest": str, "about": (str, {})}],
     },
-    "engine": {
+    "engine_venv": {
         "ansible_facts": {"sparkthor_engine?": _ENGINE},
-        **dict.fromkeys(("problems", "digests", "pulled", "nccl", "actions", "command"), _LISTS),
-        "trial": {},
-        "left_out": str,
+        **dict.fromkeys(("problems", "command"), _LISTS),
+        "target": told.TARGET,
+        "need": [_CONTENT],
+    },
+    "engine_image": {
+        "ansible_facts": {"sparkthor_engine?": _ENGINE},
+        **dict.fromkeys(("digests", "pulled", "nccl", "actions", "command"), _LISTS),
         "lacks": str,
-        "pulling": bool,
-        "saved": object,
-        "target": (told.TARGET, str),
         "need": [_CONTENT],
         "what": str,
         "wanted": [[str]],
         "probe": told.TARGET,
     },
-    "model_store": {
-        "models": {str: _MODEL},
-        **dict.fromkeys(("behind", "named", "unlisted", "removed"), _LISTS),
-        "need": [_CONTENT],
-        "from_caches": {"bytes": told.a_count, "caches": _LISTS},
-        "inventory": [_SHELF],
-        "received_bytes": told.a_count,
-        "parts": object,
-    },
+    "engine_image_pull": {"pulled": _LISTS, "pulling": bool, "saved": object},
+    "engine_trial": {"trial": {}, "left_out": str},
+    "store_receive": {},
+    "model_copy": _COPIED,
+    "model_fanout": {**_COPIED, "received_bytes": told.a_count, "parts": object},
+    "model_prune": {**dict.fromkeys(("named", "removed"), _LISTS), "inventory": [_SHELF]},
+    "model_switch": {},
 }
 #: by module, and by what it was asked where that makes a difference: keys without which its answer is none
 NEEDED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -205,8 +210,8 @@ NEEDED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "evidence": ("evidence",),
         "capture": ("capture",),
     },
-    "engine": {"pull": ("pulling",), "save": ("pulled",), "pulled": ("pulled",)},
-    "model_store": {"parts": ("parts",)},
+    "engine_image_pull": {"False": ("pulling",), "True": ("pulled",)},
+    "model_fanout": {"parts": ("parts",)},
     "controller_lock": {"": ("since",)},
     "fabric_neighbors": {"": ("neighbours_seen",)},
     "vllm_options": {"": ("table", "path")},
@@ -215,8 +220,8 @@ NEEDED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 #: the argument that makes it, with its default
 ASKED: Mapping[str, tuple[str, str]] = {
     "node_info": ("gather", "facts"),
-    "engine": ("stage", "apply"),
-    "model_store": ("stage", "apply"),
+    "engine_image_pull": ("begun", "False"),
+    "model_fanout": ("step", ""),
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 #: modules whose calls preflight compares
 COMPARED = frozenset(
     (
-        *("host_state", "netplan_apply", "nccl_conf", "firewall_apply", "engine", "model_store"),
+        *("host_state", "netplan_apply", "nccl_conf", "firewall_apply", "engine_venv", "engine_image", "model_copy"),
         *("vllm_options", "vllm_service"),
     )
 )

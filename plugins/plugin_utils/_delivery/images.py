@@ -25,6 +25,8 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import IMAGES, Record
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.local_path import local
 
+#: variables of the role: what each host lacks, and what the one that pulled the image wrote for the others
+INSTALLED, PULLED = "__engine_installed", "__engine_pulled"
 NO_DOCKER = (
     "engine_runtime: container needs Docker, and there is none on this host. Install it (docker.io or docker-ce, 25 or "
     "newer for CDI), or set engine_runtime: venv."
@@ -86,9 +88,12 @@ def read_wanted(args: Mapping[str, Any], machine: str = "") -> Wanted:
 
 def recorded_name(wanted: Wanted) -> str:
     """The tag that is recorded with its digest at the first pull; empty where the inventory names the digest itself."""
-    if wanted.archive:
-        return ""
-    reference = _image.parse_reference(wanted.image, wanted.digest)
+    return "" if wanted.archive else tag_of(wanted.image, wanted.digest)
+
+
+def tag_of(image: str, digest: str) -> str:
+    """The name of an image that a tag alone names; empty of one that is known by its digest."""
+    reference = _image.parse_reference(image, digest)
     return "" if reference.digest else reference.tagged
 
 
@@ -143,6 +148,28 @@ def moved(host: str, name: str, found: str, record: Record) -> Finding:
     )
 
 
+def compare(host: str, name: str, outcome: Mapping[str, Any], record: Record) -> None:
+    """What a host ``pulled`` as this tag must be what was pulled first. Raises EngineError."""
+    if outcome.get("failed"):
+        raise EngineError(str(outcome.get("msg", outcome)))
+    pulled, known = outcome.get("pulled"), record.of(IMAGES, name)
+    # an inventory on the command line has no record
+    if pulled and known and known not in pulled:
+        raise EngineError(str(moved(host, name, pulled[0], record)).removeprefix(f"host {host}: "))
+
+
+def keep_digest(host: str, name: str, outcome: dict[str, Any], record: Record) -> None:
+    """Record what a tag means, and compare this host's image with it. Raises EngineError."""
+    if not name or not outcome.get("pulled"):
+        return
+    meant = first(host, name, outcome["pulled"], record)
+    if meant.problem:
+        raise EngineError(meant.problem.removeprefix(f"host {host}: "))
+    if meant.warning:
+        outcome.setdefault("warnings", []).append(meant.warning)
+    compare(host, name, outcome, record)
+
+
 def wheels_for(outcome: Mapping[str, Any], args: Mapping[str, Any], download: bool) -> wheels.WheelSet:
     """Wheels for the image's Python, machine and C library, which need not be the host's."""
     target = wheels.target_of({}, outcome["probe"])
@@ -173,6 +200,13 @@ def saved(told: Any) -> dict[str, Any]:
             "was passed on. Look at what runs on that host"
         ) from error
     return {"image": names[0], "others": list(others), "entry": list(entry), "digest": digest, "documents": documents}
+
+
+def results(variables: Mapping[str, Any], name: str) -> dict[str, dict[str, Any]]:
+    """What the hosts that serve together with this one registered under this name."""
+    together = (variables.get("sparkthor_cluster") or {}).get("hosts")
+    hosts = [host for host in variables.get("ansible_play_hosts") or [] if together is None or host in together]
+    return {host: variables["hostvars"][host].get(name) or {} for host in hosts}
 
 
 def giver(results: Mapping[str, Mapping[str, Any]], head: str) -> tuple[str, bool]:

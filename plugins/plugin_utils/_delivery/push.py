@@ -338,11 +338,11 @@ class StoreAction(Action):
     def _module(self, args: Mapping[str, Any]) -> dict[str, Any]:
         return self.execute(self.MODULE, dict(args))
 
-    def _bring(self, what: str, wanted: Iterable[Content], args: Mapping[str, Any]) -> int:
-        """Bring contents into the host's store, which ``args`` name; the number of bytes sent."""
+    def _bring(self, what: str, wanted: Iterable[Content], root: str) -> int:
+        """Bring contents into the store ``root`` of the host; the number of bytes sent."""
 
         def receive(parts: list[dict[str, Any]]) -> None:
-            got = self._module({**args, "stage": "receive", "parts": parts})
+            got = self.execute("store_receive", {"root": root, "parts": parts})
             if got.get("failed"):
                 raise AnsibleActionFail(f"host {self.host}: {got.get('msg', got)}")
 

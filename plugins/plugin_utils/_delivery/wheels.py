@@ -48,14 +48,14 @@ class WheelSet(NamedTuple):
 
 
 def read_engine_of(arguments: Mapping[str, Any]) -> Engine:
-    """The lock that the arguments of ``engine`` name."""
+    """The lock that the arguments of the engine's modules name."""
     names = ("requirements", "ray_version", "vllm_version")
     path, *versions = (str(arguments.get(name) or "") for name in names)
     return read_engine(local(path), *versions)
 
 
 def target_argument(engine: Engine, target: Target, wheels: WheelSet, node: Mapping[str, Any]) -> dict[str, Any]:
-    """What the host's side of ``engine`` is told in its option ``target``."""
+    """What the host's side of ``engine_venv`` is told in its option ``target``."""
     return {
         "python": target.python,
         "machine": target.machine,

@@ -25,9 +25,11 @@ class Unknown(Exception):
     """Whether there is something to do cannot be known by reading alone; the message says why."""
 
 
-def _engine(arguments: Arguments, variables: Mapping[str, Any]) -> Arguments:
-    if arguments.get("runtime") == "container":
-        raise Unknown("Docker has to be asked")
+def _engine_image(_arguments: Arguments, _variables: Mapping[str, Any]) -> None:
+    raise Unknown("Docker has to be asked")
+
+
+def _engine_venv(arguments: Arguments, variables: Mapping[str, Any]) -> Arguments:
     node = variables["ansible_facts"]["sparkthor_node"]
     if arguments.get("verify") == "full":
         raise Unknown("every file of the engine is to be read")
@@ -46,7 +48,7 @@ def _engine(arguments: Arguments, variables: Mapping[str, Any]) -> Arguments:
     return {"path": arguments["path"], "python": arguments["python"], "target": described}
 
 
-def _model_store(arguments: Arguments, variables: Mapping[str, Any]) -> Arguments:
+def _model_copy(arguments: Arguments, variables: Mapping[str, Any]) -> Arguments:
     if arguments.get("verify") == "full":
         raise Unknown("every file of the models is to be read")
     given = models.with_recorded(arguments["models"], Record(variables.get("inventory_dir")))
@@ -71,8 +73,9 @@ def _vllm_options(arguments: Arguments, variables: Mapping[str, Any]) -> None:
 
 #: by module; a module that is not here takes its arguments as they are, one that answers None needs no host
 PREPARE: dict[str, Callable[[Arguments, Mapping[str, Any]], Arguments | None]] = {
-    "engine": _engine,
-    "model_store": _model_store,
+    "engine_image": _engine_image,
+    "engine_venv": _engine_venv,
+    "model_copy": _model_copy,
     "vllm_options": _vllm_options,
 }
 
@@ -84,7 +87,7 @@ def prepare(role: str, calls: Iterable[tuple[str, Arguments]], variables: dict[s
         arguments = PREPARE[module](dict(given), variables) if module in PREPARE else given
         if arguments is None:
             continue
-        if module == "engine":
+        if module == "engine_venv":
             facts = {"sparkthor_engine": engine_facts(arguments)}
             variables["ansible_facts"] = {**variables["ansible_facts"], **facts}
         prepared.append({"role": role, "module": module, "arguments": arguments})

@@ -8,7 +8,7 @@ With ``python`` in that file, modules are run by that one and ``forged`` goes ov
 ``answers.json``: by the module's name, or "*" for all, what is merged into the answer. With ``needs`` the host lacks
 every file of the models that it is first asked about, but for so many bytes of each; what it is sent it keeps. What is
 ``raw`` is said as it stands, where it is a list each part of it so many times. ``forged`` is by the module's name, its
-name and stage ("model_store check"), or "*".
+name and step ("model_fanout parts"), or "*".
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def main() -> None:
     if python := answers.get("python"):
         answer, status = run(python, sys.argv[2:])
         if answer is not None:
-            for name in ("*", module, f"{module} {arguments.get('stage')}"):
+            for name in ("*", module, f"{module} {arguments.get('step')}"):
                 answer = over(answer, answers.get("forged", {}).get(name, {}))
             print(json.dumps(answer))
         sys.exit(status)

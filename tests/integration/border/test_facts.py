@@ -16,23 +16,37 @@ from tests.integration.border.lies import FORGED, LIE
 TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
 
 
+LOCK = str(TOP / "requirements" / "engine" / "ray-cp312-aarch64.txt")
+#: what the hosts registered before one of them pulls, and before a copy from host to host ends
+CHECKED: dict[str, Any] = {
+    "__engine_installed": {"lacks": "own/vllm:1"},
+    "__model_store_check": {"models": {}, "need": [{"sha256": "0" * 64, "size": 1, "have": 0}]},
+    "__model_store_run": {"run": "0" * 16},
+}
 #: a call of every module that asks hosts, by which its action gets as far as asking
 CALLS: dict[str, dict[str, Any]] = {
     "cluster_verify": {"stage": "serving"},
     "controller_lock": {},
-    "engine": {"stage": "tried", "command": ["true"]},
+    "engine_image": {"image": "own/vllm:1", "requirements": LOCK},
+    "engine_image_pull": {"image": "own/vllm:1"},
+    "engine_trial": {"command": ["true"]},
+    "engine_venv": {"python": "python3", "requirements": LOCK.replace("ray-", "cuda13-")},
     "fabric_neighbors": {},
     "firewall_apply": {"state": "absent"},
     "host_compare": {"probe": {"host": "one", "links": []}},
     "host_packages": {"state": "noted"},
     "host_state": {},
     "memory_plan": {},
-    "model_store": {"stage": "list"},
+    "model_copy": {"models": []},
+    "model_fanout": {"step": "finish", "models": [], "head": "two"},
+    "model_prune": {"models": []},
+    "model_switch": {"models": []},
     "nccl_conf": {"restore": True},
     "netplan_apply": {"state": "adopted", "links": []},
     "node_info": {},
     "ray_info": {},
     "rdma_info": {},
+    "store_receive": {"root": "/nowhere", "parts": []},
     "vllm_options": {},
     "vllm_service": {"state": "kept"},
 }
@@ -100,7 +114,7 @@ def lie(border: Any, tasks: list[dict[str, Any]]) -> str:
 
 
 def test_no_answer_of_any_module_becomes_a_variable(border: Any) -> None:
-    mine = kept(border)
+    mine = kept(border, **CHECKED)
     tasks = [task(f"sparkthor.cluster.{name}", arguments) for name, arguments in CALLS.items()]
     tasks += [builtin(name) for name in BUILTIN]
     output = lie(border, tasks)
@@ -122,13 +136,13 @@ def test_no_answer_becomes_a_variable_of_others(border: Any) -> None:
     [
         # a folder of the controller that goes to all hosts, and where it goes
         (
-            "engine",
+            "engine_image",
             {"wheels": {"root": "/etc", "model": {"name": "cron.d", "source": "/root/.ssh", "files": ["id_rsa"]}}},
         ),
         # whom the next steps speak to, by which key, and what the plan is combined with
-        ("model_store", {"seed": "two", "run": "0" * 16, "nodes": {"two": {}}, "revisions": {"mini": "../../etc"}}),
+        ("model_copy", {"seed": "two", "run": "0" * 16, "nodes": {"two": {}}, "revisions": {"mini": "../../etc"}}),
     ],
-    ids=["engine", "model_store"],
+    ids=["engine_image", "model_copy"],
 )
 def test_what_steers_later_tasks_is_the_controllers(border: Any, module: str, steers: dict[str, Any]) -> None:
     kept(border)
@@ -150,8 +164,9 @@ def test_every_module_that_asks_hosts_is_among_these() -> None:
         for path in (TOP / "plugins" / "action").glob("*.py")
         if "(ClusterAction)" not in path.read_text(encoding="utf-8")
     }
-    # render_files writes on the controller; cluster_secrets reads a secret of the head and passes none of it on
-    assert actions - {"render_files", "cluster_secrets", "host_builtin"} == set(CALLS)
+    # render_files writes on the controller; cluster_secrets reads a secret of the head and passes none of it on;
+    # engine_prepare asks by engine_image
+    assert actions - {"render_files", "cluster_secrets", "host_builtin", "engine_prepare"} == set(CALLS)
     # a module without an action of ours would be run by Ansible's own
     assert {path.stem for path in (TOP / "plugins" / "modules").glob("*.py")} == {
         path.stem for path in (TOP / "plugins" / "action").glob("*.py")

@@ -208,7 +208,7 @@ def install(edge: Edge) -> None:
     program = str(Path(sys.executable).with_name("ansible-galaxy"))
     words = [program, "collection", "install", str(build(edge.home)), "--no-deps", "--force"]
     subprocess.run(words, cwd=edge.home, env=edge.environment(), check=True, stdout=subprocess.DEVNULL)
-    asked = [program.replace("ansible-galaxy", "ansible-doc"), "--json", "sparkthor.cluster.model_store"]
+    asked = [program.replace("ansible-galaxy", "ansible-doc"), "--json", "sparkthor.cluster.model_copy"]
     shown = subprocess.run(asked, cwd=edge.home, env=edge.environment(), check=True, capture_output=True)
-    where = json.loads(shown.stdout)["sparkthor.cluster.model_store"]["doc"]["filename"]
+    where = json.loads(shown.stdout)["sparkthor.cluster.model_copy"]["doc"]["filename"]
     assert Path(where).is_relative_to(edge.home), where

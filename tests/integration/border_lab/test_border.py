@@ -100,7 +100,7 @@ def copy(edge: Edge, declared: dict[str, Any]) -> Any:
 def test_what_it_claims_to_have_is_not_passed_on(edge: Edge) -> None:
     """It says that it lacks nothing, so that others are given the files by it."""
     declared, digests = model(edge.home, "claimed")
-    edge.lie({"*": LIE, "model_store": {"need": []}})
+    edge.lie({"*": LIE, "model_copy": {"need": []}})
     run = copy(edge, declared)
     assert run.rc != 0
     assert edge.liar in run.output
@@ -146,7 +146,7 @@ def test_its_part_digests_are_not_proof(edge: Edge, monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("HF_ENDPOINT", url)
         wrong = hashlib.sha256(b"wrong").hexdigest()
         for parts in ({sha256: [wrong] * 4}, {sha256: [HOSTILE]}, HOSTILE):
-            edge.lie({"*": LIE, "model_store parts": {"parts": parts}})
+            edge.lie({"*": LIE, "model_fanout parts": {"parts": parts}})
             run = copy(edge, declared)
             assert run.rc != 0, run.output
             assert of(edge.store(edge.honest), "hub") in ({}, digests)
@@ -248,7 +248,7 @@ def test_its_wheels_are_not_installed_on_others(edge: Edge) -> None:
     """
     given = wheels(edge.home / "first", "0.32.0+cpu")
     right = "__version__ = '0.32.0+cpu'\n"
-    edge.lie({"*": LIE, "engine": {"need": []}})
+    edge.lie({"*": LIE, "engine_venv": {"need": []}})
     run = edge.play("site", "--tags=engine", may=("cluster/",), **given)
     assert run.rc != 0
     assert edge.liar in run.output

@@ -59,8 +59,8 @@ def test_what_a_comparison_reads_is_there(role: str) -> None:
 def test_every_module_that_answers_is_compared_on_the_host() -> None:
     from ansible_collections.sparkthor.cluster.plugins.module_utils._drift import compare
 
-    # the options of vLLM are checked on the controller
-    assert compared.COMPARED | {"ray_info"} == set(compare.COMPARISONS) | {"vllm_options"}
+    # the options of vLLM are checked on the controller, and for an image Docker has to be asked
+    assert compared.COMPARED | {"ray_info"} == set(compare.COMPARISONS) | {"vllm_options", "engine_image"}
 
 
 def test_the_play_ends_where_nothing_differs() -> None:

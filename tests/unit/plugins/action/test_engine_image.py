@@ -15,7 +15,12 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail
-from ansible_collections.sparkthor.cluster.plugins.action import cluster_plan, engine
+from ansible_collections.sparkthor.cluster.plugins.action import (
+    cluster_plan,
+    engine_image,
+    engine_image_pull,
+    engine_prepare,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import images, models, push
 
 from tests.unit.engine_lock import locked, write_wheels
@@ -46,7 +51,6 @@ def args(tmp_path: Path) -> dict[str, Any]:
             member.size = len(data)
             archive.addfile(member, io.BytesIO(data))
     return {
-        "runtime": "container",
         "requirements": str(tmp_path / "lock.txt"),
         "wheel_dir": str(wheels),
         "download": False,
@@ -60,17 +64,18 @@ def act(
     answers: list[dict[str, Any]],
     node: dict[str, Any] | None = None,
     check: bool = False,
+    module: Any = engine_image,
     **variables: Any,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     task = SimpleNamespace(
         args=args, check_mode=check, diff=True, async_val=0, action="x", delegate_to=None, run_once=True
     )
     connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
-    action = engine.ActionModule(task, connection, SimpleNamespace(), None, None, None)
+    action = module.ActionModule(task, connection, SimpleNamespace(), None, None, None)
     calls: list[dict[str, Any]] = []
 
     def execute(module_name: str, module_args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        calls.append(json.loads(json.dumps(module_args)))
+        calls.append({**json.loads(json.dumps(module_args)), "module": module_name.rpartition(".")[2]})
         return dict(answers.pop(0))
 
     monkeypatch.setattr(action, "_execute_module", execute)
@@ -123,8 +128,8 @@ def test_archive_then_wheels_then_done(args: dict[str, Any], monkeypatch: pytest
     ]
     result, calls = act(monkeypatch, args, answers)
     assert Courier.carried == ["image", "Ray's wheels"]
-    assert [call.get("stage", "apply") for call in calls] == [
-        *("apply", "receive", "apply", "apply", "receive", "apply")
+    assert [call["module"] for call in calls] == [
+        *("engine_image", "store_receive", "engine_image", "engine_image", "store_receive", "engine_image")
     ]
     # only what the image lacks is chosen, for the image's Python
     assert [row[0] for row in calls[3]["target"]["wheels"]] == [
@@ -162,10 +167,11 @@ def test_a_failure_on_the_host_is_the_result(args: dict[str, Any], monkeypatch: 
 
 
 def test_preflight_speaks_to_no_host(args: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    result, calls = act(monkeypatch, {**args, "stage": "prepare"}, [])
+    before = {**args, "runtime": "container"}
+    result, calls = act(monkeypatch, dict(before), [], module=engine_prepare)
     assert (result["image"], result["digest"], calls) == ("own/vllm:1", IMAGE, [])
     with pytest.raises(AnsibleActionFail, match=r"spark-01: engine_runtime: container needs Docker"):
-        act(monkeypatch, {**args, "stage": "prepare"}, [], node={**NODE, "binaries": {"docker": ""}})
+        act(monkeypatch, before, [], module=engine_prepare, node={**NODE, "binaries": {"docker": ""}})
 
 
 @pytest.mark.parametrize(
@@ -181,9 +187,9 @@ def test_preflight_speaks_to_no_host(args: dict[str, Any], monkeypatch: pytest.M
     ],
 )
 def test_bad_input(args: dict[str, Any], monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], words: str) -> None:
-    for stage in ("prepare", "apply"):
+    for module, more in ((engine_prepare, {"runtime": "container"}), (engine_image, {})):
         with pytest.raises(AnsibleActionFail) as caught:
-            act(monkeypatch, {**args, **changes, "stage": stage}, [])
+            act(monkeypatch, {**args, **changes, **more}, [], module=module)
         assert "host spark-01: " in str(caught.value)
         assert words in str(caught.value)
 
@@ -253,7 +259,8 @@ def test_the_registrys_word_comes_before_any_hosts(
     # whoever pulls is told which
     variables = registered(spark_01=LACKS, spark_02=LACKS)
     answers = [{"changed": True, "pulling": False}, {"changed": False, "pulled": [A], "saved": SAVED}]
-    result, calls = act(monkeypatch, {**pull, "stage": "pull"}, answers, **where, **variables)
+    step = {"image": pull["image"]}
+    result, calls = act(monkeypatch, step, answers, module=engine_image_pull, **where, **variables)
     assert [call["digest"] for call in calls] == [A, A]
     assert "warnings" not in result
     assert json.loads(file.read_text())["images"] == {"own/vllm:1": A}
@@ -281,15 +288,19 @@ def test_a_tag_that_moved_stops_preflight(
     pull: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / ".sparkthor-lock.json").write_text(json.dumps({"images": {"own/vllm:1": A}}))
-    preflight = {**pull, "stage": "prepare"}
+
+    def preflight(answers: list[dict[str, Any]], **more: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        given = {**pull, "runtime": "container", **more}
+        return act(monkeypatch, given, answers, module=engine_prepare, inventory_dir=str(tmp_path))
+
     for found in ([A], []):
-        result, calls = act(monkeypatch, preflight, [{"pulled": found}], inventory_dir=str(tmp_path))
-        assert (result["changed"], [call["stage"] for call in calls]) == (False, ["pulled"])
+        result, calls = preflight([{"pulled": found}])
+        assert (result["changed"], [call["module"] for call in calls]) == (False, ["engine_image"])
     words = rf"^host spark-01: engine_image: 'own/vllm:1': is {B} there, but {A} since its first pull .*docker rmi own/"
     with pytest.raises(AnsibleActionFail, match=words):
-        act(monkeypatch, preflight, [{"pulled": [B]}], inventory_dir=str(tmp_path))
+        preflight([{"pulled": [B]}])
     # the inventory's own word outranks the record, and then no host is asked
-    result, calls = act(monkeypatch, {**preflight, "digest": B}, [], inventory_dir=str(tmp_path))
+    result, calls = preflight([], digest=B)
     assert calls == []
 
 
@@ -328,17 +339,17 @@ def test_one_host_pulls_and_says_how_far_it_is(
 ) -> None:
     shown = iter(["0a1b2c3d4e5f: Pulling fs layer\nactive", "", "0a1b2c3d4e5f: Pull complete\nactive", "\ninactive"])
     monkeypatch.setattr(
-        engine.ActionModule, "_low_level_execute_command", lambda self, command: {"stdout": next(shown)}
+        engine_image_pull.ActionModule, "_low_level_execute_command", lambda self, command: {"stdout": next(shown)}
     )
     said: list[str] = []
-    monkeypatch.setattr(engine.ActionModule, "tell", lambda self, line: said.append(line))
-    monkeypatch.setattr(engine, "TELL_EVERY", 0.0)
-    monkeypatch.setattr(engine, "ASK_EVERY", 0.0)
-    step = {**pull, "stage": "pull"}
+    monkeypatch.setattr(engine_image_pull.ActionModule, "tell", lambda self, line: said.append(line))
+    monkeypatch.setattr(engine_image_pull, "TELL_EVERY", 0.0)
+    monkeypatch.setattr(engine_image_pull, "ASK_EVERY", 0.0)
+    step = {"image": pull["image"]}
     variables = registered(spark_01=LACKS, spark_02=LACKS, spark_03=LACKS)
     answers = [{"changed": True, "pulling": True}, {"changed": False, "pulled": [A], "saved": SAVED}]
-    result, calls = act(monkeypatch, step, answers, inventory_dir=str(tmp_path), **variables)
-    assert [(call["stage"], call.get("share")) for call in calls] == [("pull", None), ("save", True)]
+    result, calls = act(monkeypatch, step, answers, module=engine_image_pull, inventory_dir=str(tmp_path), **variables)
+    assert [(call.get("begun"), call.get("share")) for call in calls] == [(None, None), (True, True)]
     assert (result["changed"], result["saved"]["of"]) == (True, "own/vllm:1")
     assert [line.rpartition(" after ")[0] for line in said[:2]] == [
         "sparkthor: spark-01: own/vllm:1: 0 of 1 layers downloaded, 0 unpacked",
@@ -349,14 +360,14 @@ def test_one_host_pulls_and_says_how_far_it_is(
 
 
 def test_the_others_do_not_pull(pull: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    step = {**pull, "stage": "pull"}
+    step = {"image": pull["image"]}
     # one that has it passes it on, whatever the head lacks
     for variables in (registered(spark_01=LACKS, spark_02=HAS, spark_03=LACKS), registered(spark_01=HAS)):
-        assert act(monkeypatch, step, [], **variables) == ({"changed": False}, [])
+        assert act(monkeypatch, step, [], module=engine_image_pull, **variables) == ({"changed": False}, [])
     # and alone it need not write it down
     alone = registered(spark_01=LACKS)
     answers = [{"changed": False, "pulling": False}, {"changed": False, "pulled": [A]}]
-    _result, calls = act(monkeypatch, step, answers, **alone)
+    _result, calls = act(monkeypatch, step, answers, module=engine_image_pull, **alone)
     assert calls[1]["share"] is False
 
 

@@ -147,7 +147,7 @@ def test_ports_are_probed_without_roles(monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_engine_is_a_fact_where_it_is_as_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     def prepare(role: str, _calls: Any, variables: dict[str, Any]) -> list[dict[str, Any]]:
         variables["ansible_facts"] = {"sparkthor_engine": {"digest": "d"}}
-        return [{"role": role, "module": "engine", "arguments": {}}]
+        return [{"role": role, "module": "engine_venv", "arguments": {}}]
 
     monkeypatch.setattr(host_compare.compare, "prepare", prepare)
     for converged, expected in ((["engine"], {"sparkthor_engine": {"digest": "d"}}), ([], None)):

@@ -18,7 +18,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import i
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image_host, registry
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import container
 from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
-from ansible_collections.sparkthor.cluster.plugins.modules import engine
+from ansible_collections.sparkthor.cluster.plugins.modules import engine_image, store_receive
 
 BASE = "sha256:" + "a" * 64
 DERIVED = "sha256:" + "d" * 64
@@ -126,11 +126,15 @@ class Host:
             data = (root / name).read_bytes()
             self.wheels.append([name, len(data), hashlib.sha256(data).hexdigest()])
 
+    def asked(self, image: str) -> dict[str, Any]:
+        """What it answers before a run, when the controller has told it of no target."""
+        return self(image=image, whole={})
+
     def __call__(self, *, check: bool = False, target: dict[str, Any] | None = None, **args: Any) -> dict[str, Any]:
         self.docker.calls.clear()
         whole = {"image": "own/vllm:1", "archive": self.archive, "lock": LOCK, "pins": PINS, **(target or {})}
+        whole = args.pop("whole", whole)
         given = {
-            "runtime": "container",
             "requirements": "lock.txt",
             "config_path": str(self.root / "container.json"),
             "work_dir": str(self.root / "work"),
@@ -142,7 +146,7 @@ class Host:
             **args,
         }
         with patch_module_args(given), pytest.raises(SystemExit):
-            engine.main()
+            engine_image.main()
         return json.loads(self.capsys.readouterr().out)
 
     def receive(self, *names: str) -> None:
@@ -153,7 +157,10 @@ class Host:
             part = self.root / f"part-{name}"
             part.write_bytes((self.root / name).read_bytes())
             parts.append({"sha256": sha256, "offset": 0, "size": size, "file": str(part)})
-        assert self(stage="receive", parts=parts)["changed"]
+        given = {"root": str(self.root / "work" / "images"), "parts": parts, "_ansible_remote_tmp": str(self.root)}
+        with patch_module_args(given), pytest.raises(SystemExit):
+            store_receive.main()
+        assert json.loads(self.capsys.readouterr().out)["changed"]
 
     def whole(self) -> dict[str, Any]:
         """Everything that a bare host needs, as the controller's side would do it."""
@@ -261,8 +268,8 @@ def test_pulled_by_digest(host: Host, docker: Docker) -> None:
     assert result["actions"][0] == f"pull own/vllm@{PULLED}"
     assert result["digests"] == result["pulled"] == [PULLED]
     assert "own/vllm:1" in docker.images
-    assert host(stage="pulled", image="own/vllm:1")["pulled"] == [PULLED]
-    assert host(stage="pulled", image="own/vllm:2")["pulled"] == []
+    assert host.asked("own/vllm:1") == {"changed": False, "pulled": [PULLED]}
+    assert host.asked("own/vllm:2") == {"changed": False, "pulled": []}
     assert host(digest=PULLED, target=bare)["changed"] is False
     other = "sha256:" + "1" * 64
     docker.images[f"own/vllm@{other}"] = docker.images[PULLED]
@@ -356,13 +363,6 @@ def test_a_ray_that_does_not_run_is_found_before_anything_starts(
     assert not (host.root / "container.json").exists()
 
 
-def test_called_without_its_other_half(host: Host) -> None:
-    given = {"runtime": "container", "requirements": "x", "_ansible_remote_tmp": str(host.root)}
-    with patch_module_args(given), pytest.raises(SystemExit):
-        engine.main()
-    assert "did not run" in json.loads(host.capsys.readouterr().out)["msg"]
-
-
 def test_an_image_without_kernels_for_the_gpu_is_refused(host: Host, docker: Docker) -> None:
     docker.add(BASE, "own/vllm:1")
     docker.packages["ray"] = "2.60.0"
@@ -395,7 +395,7 @@ def test_an_image_that_another_host_pulled_is_known_by_its_registrys_name(host: 
     again = host(digest=PULLED, target={"archive": {}, "wait": True})
     assert (again["changed"], docker.verbs()) == (False, [])
     assert again["ansible_facts"] == result["ansible_facts"]
-    assert host(stage="pulled", image="own/vllm:1")["pulled"] == [PULLED]
+    assert host.asked("own/vllm:1")["pulled"] == [PULLED]
     other = "sha256:" + "1" * 64
     assert host(digest=other, target={"archive": {}, "wait": True})["lacks"] == f"own/vllm@{other}"
 

@@ -195,10 +195,10 @@ def test_a_second_builder_waits_and_says_so(host: Host) -> None:
 
 
 def test_the_probe(host: Host) -> None:
-    found = host.call(stage="probe")["target"]
+    found = host.call(target={})["target"]
     assert found["version"] == platform.python_version()
     assert found["machine"] == platform.machine()
-    result = host.call(stage="probe", python="/nowhere/python3")
+    result = host.call(target={}, python="/nowhere/python3")
     assert result["failed"] is True
     assert "engine_python: '/nowhere/python3' is not on this host" in result["msg"]
 
@@ -226,13 +226,13 @@ def test_an_engine_is_staged_beside_the_one_in_use(host: Host) -> None:
     first = os.path.realpath(host.path)
     host.pins["ray"] = "2.61.0"
     host.make_wheels()
-    staged = host.converge(stage="staged")
+    staged = host.converge(activate=False)
     assert staged["changed"] is True
     assert os.path.realpath(host.path) == first
     [python] = staged["command"]
     assert python.endswith("/bin/python")
     assert not python.startswith(first)
-    again = host.call(stage="staged")
+    again = host.call(activate=False)
     assert (again["changed"], again["command"], "need" in again) == (False, [python], False)
     switched = host.call()
     assert switched["changed"] is True

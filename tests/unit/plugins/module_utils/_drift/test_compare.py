@@ -163,7 +163,7 @@ def test_models_are_right_by_record_alone(tmp_path: Path) -> None:
     assert store.as_recorded("m", entries)
     assert not store.as_recorded("m", entries, links)
     model = {"name": "m", "manifest": [list(entries[0])], "links": []}
-    asked = item("a", "model_store", root=str(tmp_path), models=[model])
+    asked = item("a", "model_copy", root=str(tmp_path), models=[model])
     assert compare.compare([asked]) == (["a"], "")
     # the same content at another time: the role reads the file and keeps the new time
     os.utime(folder / "config.json", (1, 1))
@@ -180,7 +180,7 @@ def test_a_model_is_converged_once_its_name_means_the_declared_revision(tmp_path
     (tmp_path / revision / "config.json").write_text("{}")
     store.commit(revision, entries, [])
     model = {"name": "m", "folder": revision, "manifest": [list(entries[0])], "links": []}
-    asked = item("a", "model_store", root=str(tmp_path), models=[model])
+    asked = item("a", "model_copy", root=str(tmp_path), models=[model])
     assert compare.compare([asked]) == ([], f"a: m is not {revision}")
     (tmp_path / "m").symlink_to(revision)
     assert compare.compare([asked]) == (["a"], "")

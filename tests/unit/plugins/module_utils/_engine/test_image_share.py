@@ -98,7 +98,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 def params(tmp_path: Path, **values: Any) -> dict[str, Any]:
     given = {"work_dir": str(tmp_path / "work"), "timeout": 600, "digest": "", "share": True}
-    return {**given, "target": {"image": "own/vllm:1"}, **values}
+    return {**given, "image": "own/vllm:1", **values}
 
 
 def test_a_pull_is_begun_once_and_goes_on_without_the_controller(tmp_path: Path, machine: Machine) -> None:

@@ -18,7 +18,6 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
     check_lock,
     compare_parity,
     extract_uv,
-    from_controller,
     make_target,
     missing_pins,
     parity_table,
@@ -291,9 +290,3 @@ def test_wheels_are_given_to_uv_with_their_hashes() -> None:
         f"torch @ file:///opt/my%20wheels/torch-2.13.0%2Bcpu-cp311-cp311-linux_x86_64.whl --hash=sha256:{A}",
         f"uv @ file:///opt/my%20wheels/uv-0.13.8-py3-none-linux_x86_64.whl --hash=sha256:{B}",
     ]
-
-
-def test_the_hosts_side_needs_what_the_controllers_side_found_out() -> None:
-    assert from_controller({"target": {"digest": "x"}}) == {"digest": "x"}
-    with pytest.raises(EngineError, match="call it by its full name"):
-        from_controller({"target": {}})

@@ -87,7 +87,7 @@ def test_what_ansible_shows_of_a_result_is_text_and_nothing_else(capsys: pytest.
 #: who speaks without the base's filter, and why that is safe
 SPEAKERS = {
     "plugin_utils/_action/base.py": "it is the filter",
-    "action/model_store.py": "the board of the fan-out, whose lines the board filters",
+    "action/model_fanout.py": "the board of the fan-out, whose lines the board filters",
     "action/vllm_service.py": "filters itself: tests put their own in its place",
     "action/controller_lock.py": "says nothing, and makes the connection say nothing",
     "action/cluster_plan.py": "a warning, filtered where it is given",

@@ -45,7 +45,7 @@ def engine(locked_wheels: dict[str, str]) -> dict[str, Any]:
 
 def test_the_engine_that_is_wanted_is_a_fact_for_the_roles_after_it(engine: dict[str, Any]) -> None:
     variables: dict[str, Any] = {"ansible_facts": {"sparkthor_node": NODE}}
-    (comparison,) = compare.prepare("engine", [("engine", engine)], variables)
+    (comparison,) = compare.prepare("engine", [("engine_venv", engine)], variables)
     target = comparison["arguments"]["target"]
     assert (target["python"], target["kind"], "manifest" in target) == ("3.12", "spark", False)
     fact = variables["ansible_facts"]["sparkthor_engine"]
@@ -58,19 +58,23 @@ def test_the_engine_that_is_wanted_is_a_fact_for_the_roles_after_it(engine: dict
     ("change", "words"),
     [
         ({"verify": "full"}, "every file"),
-        ({"runtime": "container"}, "Docker has to be asked"),
         ({"python": "/opt/python3.13/bin/python3"}, "asked on the host"),
         ({"wheel_dir": "/nonexistent"}, "wheels are missing"),
     ],
 )
 def test_an_engine_that_takes_more_than_reading(engine: dict[str, Any], change: dict[str, str], words: str) -> None:
     with pytest.raises(compare.Unknown, match=words):
-        prepare([("engine", {**engine, **change})])
+        prepare([("engine_venv", {**engine, **change})])
+
+
+def test_an_image_takes_docker(engine: dict[str, Any]) -> None:
+    with pytest.raises(compare.Unknown, match="Docker has to be asked"):
+        prepare([("engine_image", engine)])
 
 
 def store(source: str, **more: str) -> list[tuple[str, dict[str, Any]]]:
-    arguments = {"root": "/models", "stage": "check", "verify": "fast"}
-    return [("model_store", {**arguments, "models": [{"name": "m", "source": source, **more}]})]
+    arguments = {"root": "/models", "deliver": "fabric", "verify": "fast"}
+    return [("model_copy", {**arguments, "models": [{"name": "m", "source": source, **more}]})]
 
 
 def test_models_are_declared_by_their_contents(tmp_path: Path) -> None:

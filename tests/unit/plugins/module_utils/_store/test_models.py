@@ -12,9 +12,15 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store import content
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import content, models
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Entry, revision_folder
-from ansible_collections.sparkthor.cluster.plugins.modules import model_store
+from ansible_collections.sparkthor.cluster.plugins.modules import (
+    model_copy,
+    model_fanout,
+    model_prune,
+    model_switch,
+    store_receive,
+)
 
 FILES = {"config.json": b"{}", "model.safetensors": b"w" * 1000}
 
@@ -29,27 +35,25 @@ class Host:
         self._tmp = root
         self._capsys = capsys
 
-    def call(self, files: dict[str, dict[str, bytes]], check: bool = False, **args: Any) -> dict[str, Any]:
-        models = [
+    def call(
+        self, files: dict[str, dict[str, bytes]], check: bool = False, module: Any = model_copy, **args: Any
+    ) -> dict[str, Any]:
+        given = [
             {"name": name, "source": "/x", "manifest": [row(*item) for item in contents.items()]}
             for name, contents in files.items()
         ]
-        settings = {
-            "root": str(self.root),
-            "models": models,
-            **args,
-            "_ansible_check_mode": check,
-            "_ansible_diff": True,
-        }
-        with patch_module_args(settings), pytest.raises(SystemExit):
-            model_store.main()
+        return self._run(module, {"models": given, **args, "_ansible_check_mode": check, "_ansible_diff": True})
+
+    def _run(self, module: Any, args: dict[str, Any]) -> dict[str, Any]:
+        with patch_module_args({"root": str(self.root), **args}), pytest.raises(SystemExit):
+            module.main()
         return json.loads(self._capsys.readouterr().out)
 
     def send(self, data: bytes) -> None:
         upload = self._tmp / "upload"
         upload.write_bytes(data)
         part = {"file": str(upload), "sha256": hashlib.sha256(data).hexdigest(), "offset": 0, "size": len(data)}
-        assert self.call({}, stage="receive", parts=[part])["changed"] is True
+        assert self._run(store_receive, {"parts": [part]})["changed"] is True
 
 
 @pytest.fixture
@@ -89,9 +93,9 @@ def test_second_names_of_a_killed_commit_go_with_the_next_run(host: Host) -> Non
     host.send(b"of another run")
     host.call({"tiny": FILES})
     assert len(os.listdir(incoming)) == 1
-    host.call({}, stage="list", declared=["tiny"])
+    host.call({}, module=model_prune, declared=["tiny"])
     assert incoming.exists()
-    host.call({}, stage="list", declared=["tiny"], remove_unused=True)
+    host.call({}, module=model_prune, declared=["tiny"], remove_unused=True)
     assert sorted(os.listdir(host.root)) == [".records", "tiny"]
 
 
@@ -107,7 +111,7 @@ def test_other_models_are_left_alone_and_named(host: Host) -> None:
 
 def test_two_models_are_checked_for_room_together(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(model_store.Store, "check_space", lambda self, size, what: asked.append((size, what)))
+    monkeypatch.setattr(models.Store, "check_space", lambda self, size, what: asked.append((size, what)))
     host.call({"tiny": FILES, "other": {"x": b"12345", "y": b"{}"}})
     assert asked == [(1007, "model_store_models: tiny, other")]
 
@@ -136,11 +140,11 @@ def test_the_key_alone_is_hidden_from_what_a_start_says(host: Host, monkeypatch:
 
     def start(job: dict[str, Any]) -> None:
         jobs.append(job)
-        raise model_store.StoreError(f"timeout after 62 s on spark-02 with {job['key']}")
+        raise models.StoreError(f"timeout after 62 s on spark-02 with {job['key']}")
 
-    monkeypatch.setattr(model_store.fanout_job, "start", start)
+    monkeypatch.setattr(models.fanout_job, "start", start)
     job = {"run": "ab" * 8, "node": "spark-02", "patience": 62, "contents": []}
-    result = host.call({}, stage="start", job=json.dumps(job), key="11" * 32)
+    result = host.call({}, module=model_fanout, step="start", job=json.dumps(job), key="11" * 32)
     assert result["msg"] == "timeout after 62 s on spark-02 with ********"
     assert jobs[0]["key"] == "11" * 32
 
@@ -152,10 +156,10 @@ def test_nothing_is_hidden_where_there_is_no_key(host: Host) -> None:
 
 def test_how_a_program_ended_that_said_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(model_store.fanout_job, "outcome", lambda run, seconds: asked.append(run) or {})
-    monkeypatch.setattr(model_store.fanout_job, "ended", lambda: asked.append("ended") or "it was killed")
-    monkeypatch.setattr(model_store.fanout_job, "tidy", lambda: asked.append("tidy"))
-    result = host.call({"tiny": FILES}, stage="finish", job=json.dumps({"run": "ab" * 8}))
+    monkeypatch.setattr(models.fanout_job, "outcome", lambda run, seconds: asked.append(run) or {})
+    monkeypatch.setattr(models.fanout_job, "ended", lambda: asked.append("ended") or "it was killed")
+    monkeypatch.setattr(models.fanout_job, "tidy", lambda: asked.append("tidy"))
+    result = host.call({"tiny": FILES}, module=model_fanout, step="finish", job=json.dumps({"run": "ab" * 8}))
     assert "2 contents (1002 B) did not arrive: it was killed. What arrived is kept" in result["msg"]
     assert asked == ["ab" * 8, "ended", "tidy"]
 
@@ -169,14 +173,16 @@ def test_no_step_of_a_fan_out_reads_what_another_has_read(host: Host, monkeypatc
     reads: list[str] = []
     hash_file = content.hash_file
     monkeypatch.setattr(content, "hash_file", lambda path: reads.append(path) or hash_file(path))
-    monkeypatch.setattr(model_store.fanout_job, "start", lambda job: None)
-    monkeypatch.setattr(model_store.fanout_job, "outcome", lambda run, seconds: {"state": "done"})
-    monkeypatch.setattr(model_store.fanout_job, "run", lambda argv: (0, ""))
+    monkeypatch.setattr(models.fanout_job, "start", lambda job: None)
+    monkeypatch.setattr(models.fanout_job, "outcome", lambda run, seconds: {"state": "done"})
+    monkeypatch.setattr(models.fanout_job, "run", lambda argv: (0, ""))
     wanted = {"tiny": {**FILES, "model.safetensors": b"v" * 1000}}
-    assert len(host.call(wanted, stage="check")["need"]) == 1
+    assert len(host.call(wanted, deliver="fabric")["need"]) == 1
     contents = [[hashlib.sha256(b"v" * 1000).hexdigest(), 1000, ["0" * 64]]]
-    host.call(wanted, stage="start", job=json.dumps({"run": "ab" * 8, "contents": contents}), key="1")
-    host.call(wanted, stage="finish", job=json.dumps({"run": "ab" * 8}))
+    host.call(
+        wanted, module=model_fanout, step="start", job=json.dumps({"run": "ab" * 8, "contents": contents}), key="1"
+    )
+    host.call(wanted, module=model_fanout, step="finish", job=json.dumps({"run": "ab" * 8}))
     assert reads == [str(host.root / "tiny" / "model.safetensors")]
 
 
@@ -186,12 +192,12 @@ def revised(files: dict[str, bytes], name: str = "tiny") -> dict[str, Any]:
     return {"name": name, "source": "/x", "manifest": rows, "folder": folder}
 
 
-def bring(host: Host, model: dict[str, Any], files: dict[str, bytes], stage: str) -> dict[str, Any]:
-    need = {item["sha256"] for item in host.call({}, models=[model], stage="check").get("need", [])}
+def brought(host: Host, model: dict[str, Any], files: dict[str, bytes], deliver: str = "fabric") -> dict[str, Any]:
+    need = {item["sha256"] for item in host.call({}, models=[model], deliver="fabric").get("need", [])}
     for data in files.values():
         if hashlib.sha256(data).hexdigest() in need:
             host.send(data)
-    return host.call({}, models=[model], stage=stage)
+    return host.call({}, models=[model], deliver=deliver)
 
 
 NEWER = {**FILES, "config.json": b'{"newer": 1}'}
@@ -199,29 +205,29 @@ NEWER = {**FILES, "config.json": b'{"newer": 1}'}
 
 def test_a_new_revision_is_here_before_its_name_means_it(host: Host) -> None:
     old, new = revised(FILES), revised(NEWER)
-    result = bring(host, old, FILES, "check")
+    result = brought(host, old, FILES)
     assert (result["behind"], result["models"]["tiny"]["path"]) == (["tiny"], str(host.root / old["folder"]))
-    prediction = host.call({}, models=[old], stage="switch", check=True)
+    prediction = host.call({}, models=[old], module=model_switch, check=True)
     assert (prediction["changed"], prediction["diff"]["after"]) == (True, f"tiny -> {old['folder']}\n")
-    assert host.call({}, models=[old], stage="switch")["changed"] is True
-    assert host.call({}, models=[old], stage="switch")["changed"] is False
+    assert host.call({}, models=[old], module=model_switch)["changed"] is True
+    assert host.call({}, models=[old], module=model_switch)["changed"] is False
     assert sorted(os.listdir(host.root)) == [".records", "tiny", old["folder"]]
-    settled = host.call({}, models=[old], stage="check")
+    settled = host.call({}, models=[old], deliver="fabric")
     assert (settled["changed"], "behind" in settled) == (False, False)
-    result = bring(host, new, NEWER, "check")
+    result = brought(host, new, NEWER)
     assert (result["behind"], result["unlisted"]) == (["tiny"], [])
     assert os.readlink(host.root / "tiny") == old["folder"]
-    switched = host.call({}, models=[new], stage="switch", revisions=1, in_use=[old["folder"]])
+    switched = host.call({}, models=[new], module=model_switch, revisions=1, in_use=[old["folder"]])
     assert switched["diff"]["before"] == f"tiny -> {old['folder']}\n"
     assert sorted(os.listdir(host.root)) == [".records", "tiny", *sorted((old["folder"], new["folder"]))]
-    back = host.call({}, models=[old], stage="switch", revisions=1)
+    back = host.call({}, models=[old], module=model_switch, revisions=1)
     assert back["diff"]["before"].splitlines() == [f"tiny -> {new['folder']}", new["folder"]]
     assert sorted(os.listdir(host.root)) == [".records", "tiny", old["folder"]]
 
 
 def test_one_host_alone_gets_revision_and_name_in_one_call(host: Host) -> None:
     model = revised(FILES)
-    result = bring(host, model, FILES, "apply")
+    result = brought(host, model, FILES, "direct")
     assert (result["changed"], "behind" in result) == (True, False)
     assert (host.root / "tiny" / "config.json").read_bytes() == b"{}"
     assert host.call({}, models=[model])["changed"] is False
@@ -248,18 +254,18 @@ def test_a_revision_of_other_contents_is_refused(host: Host) -> None:
 def test_a_listing_says_which_revision_is_for_what(host: Host) -> None:
     models = [revised({**FILES, "config.json": str(number).encode()}) for number in range(3)]
     for number, model in enumerate(models):
-        bring(host, model, {**FILES, "config.json": str(number).encode()}, "check")
-    host.call({}, models=[models[2]], stage="switch", revisions=9)
-    asked = {"stage": "list", "declared": ["tiny"], "in_use": [models[0]["folder"]]}
+        brought(host, model, {**FILES, "config.json": str(number).encode()})
+    host.call({}, models=[models[2]], module=model_switch, revisions=9)
+    asked = {"module": model_prune, "declared": ["tiny"], "in_use": [models[0]["folder"]]}
     uses = {item["name"]: item["use"] for item in host.call({}, **asked)["inventory"]}
     assert uses == dict(
         zip([model["folder"] for model in models], ["to go back to", "unused", "declared"], strict=True)
     )
     assert host.call({}, **asked, remove_unused=True)["removed"] == [models[1]["folder"]]
     # nobody declares it any more: it stays as long as somebody may go back to it, then goes with its name
-    kept = host.call({}, stage="list", remove_unused=True, in_use=[models[2]["folder"]])
+    kept = host.call({}, module=model_prune, remove_unused=True, in_use=[models[2]["folder"]])
     assert (kept["removed"], (host.root / "tiny").exists()) == ([models[0]["folder"]], True)
-    assert host.call({}, stage="list", remove_unused=True)["changed"] is True
+    assert host.call({}, module=model_prune, remove_unused=True)["changed"] is True
     assert os.listdir(host.root) == [".records"]
 
 
@@ -268,7 +274,7 @@ def test_what_a_hub_cache_of_the_host_has_is_not_asked_for(host: Host, tmp_path:
     blobs = tmp_path / "home/ada/hub/models--o--tiny/blobs"
     blobs.mkdir(parents=True)
     (blobs / hashlib.sha256(weights).hexdigest()).write_bytes(weights)
-    asked = {"hub_caches": [str(tmp_path / "home/*/hub")], "stage": "check"}
+    asked = {"hub_caches": [str(tmp_path / "home/*/hub")], "deliver": "fabric"}
     assert "from_caches" not in host.call({"tiny": FILES}, check=True, **asked)
     assert not host.root.exists()
     result = host.call({"tiny": FILES}, **asked)
@@ -293,7 +299,11 @@ def test_a_model_that_a_hub_cache_has_whole_appears_at_once(host: Host, tmp_path
 
 def test_a_host_tells_the_parts_of_what_it_alone_has(host: Host) -> None:
     weights = FILES["model.safetensors"]
-    asked = {"stage": "parts", "job": json.dumps({"wanted": [row("w", weights)[2]], "size": 600})}
+    asked = {
+        "module": model_fanout,
+        "step": "parts",
+        "job": json.dumps({"wanted": [row("w", weights)[2]], "size": 600}),
+    }
     assert "is not here whole any more: run again" in host.call({"tiny": FILES}, **asked)["msg"]
     for data in FILES.values():
         host.send(data)

@@ -1,0 +1,125 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Controller side of all modules of the model store: what is declared, what a host lacks of it, and its way there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import human
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import StoreError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.models import ARGUMENTS
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import fanout, models, push
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import Record
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fanout_routes
+
+_COPY = ("root", "models", "verify", "hub_caches", "deliver")
+
+
+class ModelAction(push.StoreAction):
+    """Subclasses implement :meth:`step`, which finds what was given in ``self._args``."""
+
+    # whom the next steps speak to, by which key, and what the plan is combined with
+    OWN = frozenset(("nodes", "revisions", "run", "seed", "sent_bytes", "wheels"))
+    ERRORS = (fanout_routes.RouteError, fanout.RunError, StoreError)
+    #: what the host's side has no use for
+    CONTROLLER_ONLY: tuple[str, ...] = ("results",)
+    #: the variable with the results of the hosts, unless the task names another
+    RESULTS = "__model_store_check"
+
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        self._args = {key: value for key, value in arguments.items() if key not in self.CONTROLLER_ONLY}
+        self._given: list[Any] = self._args.get("models") or []
+        self._results = str(arguments.get("results") or self.RESULTS)
+        return self.step()
+
+    def step(self) -> dict[str, Any]:
+        """The result, once the arguments are known."""
+        raise NotImplementedError
+
+    def _copy(self, **more: Any) -> dict[str, Any]:
+        """Compare the host's store with what is declared."""
+        return self.execute("model_copy", {key: self._args[key] for key in _COPY if key in self._args} | more)
+
+    def _declare(self) -> tuple[dict[str, Any], list[str]]:
+        """Complete the models by what their sources hold; those that check mode must not fetch are named."""
+        given, record = self._given, Record(self.vars.get("inventory_dir"))
+        # hosts may have the large files: what none has is fetched when it is sent
+        declared = self._read(models.with_recorded(given, record), outlines=True)
+        if not self._task.check_mode:
+            models.keep_commits(given, declared, record)
+        self._args["models"] = declared.models
+        self._revisions = models.revisions(declared)
+        return declared.folders, declared.pending
+
+    def _fetch(self, folders: dict[str, Any], need: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Download what is to be sent and is not on the controller yet."""
+        if not fanout.absent(folders.values(), need):
+            return folders
+        # the very commit that the hosts were compared with
+        given = [
+            {**item, "revision": model["commit"]} if model["commit"] else item
+            for item, model in zip(self._given, self._args["models"], strict=True)
+        ]
+        return self._read(given, outlines=False).folders
+
+    def _read(self, given: Sequence[Any], outlines: bool) -> models.Declared:
+        return models.declare(
+            given, not self._task.check_mode, lambda line: self.tell(f"sparkthor: {line}"), outlines=outlines
+        )
+
+    def _inspect(self, pending: list[str], folders: dict[str, Any]) -> dict[str, Any]:
+        if pending and not self._args["models"]:
+            return {"changed": False, "models": {}, "unlisted": []}
+        outcome = self._copy()
+        if outcome.get("need"):
+            outcome["need"] = fanout.asked(
+                outcome["need"], [entry for _folder, entries in folders.values() for entry in entries]
+            )
+        if taken := outcome.get("from_caches"):
+            self.tell(
+                f"sparkthor: {self.host}: models: {human(taken['bytes'])} from {', '.join(taken['caches'])} there"
+            )
+        return outcome
+
+    @staticmethod
+    def _with_pending(outcome: dict[str, Any], pending: list[str]) -> dict[str, Any]:
+        if pending and not outcome.get("failed"):
+            outcome["changed"] = True
+            outcome["msg"] = "would be fetched by the controller first: " + ", ".join(pending)
+        return outcome
+
+    def _send(self, folders: dict[str, Any], outcome: dict[str, Any], deliver: str) -> dict[str, Any]:
+        """Bring what the host needs, and the result of the comparison after that."""
+        entries_of: dict[str, Any] = {}
+        for folder, entries in self._fetch(folders, outcome["need"]).values():
+            for entry in entries:
+                entries_of.setdefault(entry.sha256, (folder, entry))
+        wanted = []
+        for item in outcome["need"]:
+            folder, entry = entries_of[item["sha256"]]
+            if not folder:
+                # of files that hosts alone have nothing lies on the controller, whatever path they name
+                raise AnsibleActionFail(
+                    f"host {self.host}: no host has {entry.path} any more that said it had it: run again"
+                )
+            wanted += push.contents(folder, [entry], [item])
+        sent = self._bring("models", wanted, str(self._args.get("root") or ARGUMENTS["root"]["default"]))
+        last = self._copy(deliver=deliver, verify="fast")
+        return self._arrived("files", outcome, last, sent)
+
+    def _in_use(self) -> list[str]:
+        """Revisions that any host serves with or served with last: a worker of Ray loads what the head names."""
+        hosts = self.vars.get("ansible_play_hosts") or []
+        outcomes = [self.vars["hostvars"][host].get(self._results) or {} for host in hosts]
+        return sorted({folder for outcome in outcomes for folder in outcome.get("named") or ()})
+
+    def _all_here(self, otherwise: str) -> None:
+        """Of a host that is away nobody knows what it has, nor which revision it serves with."""
+        hosts = self.vars.get("ansible_play_hosts") or []
+        if away := [host for host in self.vars.get("ansible_play_hosts_all") or hosts if host not in hosts]:
+            raise AnsibleActionFail(
+                f"hosts {', '.join(away)} failed or are away, so {otherwise}: run again when they are back"
+            )
