@@ -30,7 +30,7 @@ def act(
     **task_vars: Any,
 ) -> tuple[dict[str, Any], Calls]:
     task = SimpleNamespace(
-        args=args, check_mode=check, diff=True, async_val=0, action="x", delegate_to=None, run_once=False
+        args=args, check_mode=check, diff=True, async_val=0, action="x", name="", delegate_to=None, run_once=False
     )
     connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
     action = module.ActionModule(task, connection, SimpleNamespace(), None, None, None)

@@ -82,9 +82,11 @@ def _firewall_apply(arguments: Mapping[str, Any]) -> None:
 def _engine_venv(arguments: Mapping[str, Any]) -> None:
     from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import venv
 
-    problems = venv.inspect(venv.wanted_of(arguments, {})).problems
-    if problems:
-        raise Drift("; ".join(problems))
+    wanted = venv.wanted_of(arguments, {})
+    found = venv.inspect(wanted)
+    if found.problems:
+        raise Drift("; ".join(found.problems))
+    venv.kernel_remarks(wanted, found.real)
 
 
 def _model_copy(arguments: Mapping[str, Any]) -> None:

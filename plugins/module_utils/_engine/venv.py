@@ -145,7 +145,7 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
     result = {
         "changed": not built if staged else bool(found.problems),
         # another model may call what the last one did not
-        "warnings": _check_kernels(wanted, _known_libraries(built)) if built else [],
+        "warnings": kernel_remarks(wanted, built) if built else [],
         "problems": found.problems,
         "ansible_facts": {"sparkthor_engine": facts(params)},
         **({"command": [f"{built}/bin/python"]} if built else {}),
@@ -185,7 +185,7 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
             folder = build(wanted, store.folder(wanted.digest), run, params["timeout"])
         if not staged:
             switch(wanted.path, folder)
-        result |= {"command": [f"{folder}/bin/python"], "warnings": _check_kernels(wanted, _known_libraries(folder))}
+        result |= {"command": [f"{folder}/bin/python"], "warnings": kernel_remarks(wanted, folder)}
         prune(wanted.path, [folder, found.real, *params["needed"]], params["keep"])
     for name in store.names():
         if name != wanted.digest:
@@ -435,6 +435,11 @@ def _known_libraries(venv: str) -> Mapping[str, Any]:
     """Kernels by library, as they were written down when the environment was built."""
     marker = read_marker(venv)
     return marker.get("libraries") or _libraries(venv, str(marker.get("minor", "")))
+
+
+def kernel_remarks(wanted: Wanted, folder: str) -> list[str]:
+    """What is to be said of a built environment's kernels. Raises EngineError where they cannot serve the model."""
+    return _check_kernels(wanted, _known_libraries(folder))
 
 
 def _check_kernels(wanted: Wanted, kernels: Mapping[str, Any]) -> list[str]:

@@ -45,7 +45,8 @@ def _engine_venv(arguments: Arguments, variables: Mapping[str, Any]) -> Argument
     wheels = _wheels.prepare_wheels(engine, folder, target, False)
     described = _wheels.target_argument(engine, target, wheels, node)
     described.pop("manifest")
-    return {"path": arguments["path"], "python": arguments["python"], "target": described}
+    own = {name: arguments[name] for name in ("path", "python", "calls")}
+    return {**own, "target": described}
 
 
 def _model_copy(arguments: Arguments, variables: Mapping[str, Any]) -> Arguments:

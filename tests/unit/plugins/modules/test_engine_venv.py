@@ -11,10 +11,12 @@ import json
 import os
 import platform
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._drift import compare
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import venv
 from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
 
@@ -279,3 +281,11 @@ def test_an_engine_in_use_is_judged_anew_by_what_the_next_model_calls(host: Host
     refused = host.call(target=spark, calls=["experts"])["msg"]
     assert "library _moe_C of vLLM 0.32.0, which a model with experts calls, carries kernels for sm_90" in refused
     assert 'TORCH_CUDA_ARCH_LIST="12.1"' in refused
+    # the comparison before a run judges by the same
+    asked = {"path": str(host.path), "python": sys.executable, "target": spark}
+
+    def compared(calls: list[str]) -> tuple[list[str], str]:
+        return compare.compare([{"role": "engine", "module": "engine_venv", "arguments": {**asked, "calls": calls}}])
+
+    assert compared([]) == (["engine"], "")
+    assert "engine: library _moe_C of vLLM" in compared(["experts"])[1]

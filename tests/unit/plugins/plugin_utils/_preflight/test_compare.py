@@ -39,7 +39,7 @@ def test_a_role_that_wants_nothing_is_converged() -> None:
 @pytest.fixture
 def engine(locked_wheels: dict[str, str]) -> dict[str, Any]:
     """Arguments of the role's task."""
-    given = {"path": "/opt/venv", **locked_wheels}
+    given = {"path": "/opt/venv", "calls": [], **locked_wheels}
     return {**given, "python": "/usr/bin/python3", "verify": "fast", "download": True}
 
 
