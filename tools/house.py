@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The collection's house: which package imports which, and whether every arrow points the right way.
 
-``make house`` prints the graph and fails where a rule of docs/design.md is broken; the unit tests ask the same.
+``make house`` prints the graph and fails where a rule of docs/developers-design.md is broken; unit tests ask the same.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
     <root>/<name>                the link, root's: to the revision that every host has whole
     <root>/<name>@<digest>/...   a revision; once it is whole nothing in it changes
 
-What serves names its revision's folder, never the link (docs/design.md, "One revision everywhere").
+What serves names its revision's folder, never the link (docs/developers-design.md, "One revision everywhere").
 
 Standard library only: this runs on the hosts.
 """
