@@ -34,6 +34,8 @@ class Request:
     gpu: bool | tuple[int, ...] = False
     #: hosts whose cable is in the other cage than the first host's
     other_cage: tuple[str, ...] = ()
+    #: both, where two cages of each host are cabled
+    cages: tuple[int, ...] = ()
 
 
 def ansible_inventory() -> str:
@@ -95,6 +97,7 @@ def interpret(data: Mapping[str, Any]) -> Request:
         value = common(key)
         return None if value is None else str(value)
 
+    both = common("fabric_cages") or ()
     cages = {host: str(hostvars.get(host, {}).get("fabric_cage", 1)) for host in hosts}
     cage = cages[hosts[0]]
     return Request(
@@ -102,6 +105,7 @@ def interpret(data: Mapping[str, Any]) -> Request:
         topology=text("fabric_topology") or "lan",
         cage=int(cage) if cage.isdigit() else 1,
         other_cage=tuple(host for host in hosts if cages[host] != cage),
+        cages=tuple(int(number) for number in both),
         name=text("lab_name"),
         subnet=text("lab_subnet"),
         suite=text("lab_suite"),

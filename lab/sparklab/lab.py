@@ -98,7 +98,7 @@ class Lab:
         name = check_lab_name(name) if name else inventory.default_name(request, paths)
         subnet = str(parse_subnet(subnet or request.subnet or DEFAULT_SUBNET))
         hosts = allot(request.wishes, subnet)
-        segments = wire(hosts, request.topology, request.cage)
+        segments = wire(hosts, request.topology, request.cage, request.cages)
         if request.topology in ("direct", "switch") and request.other_cage:
             segments = rewire(hosts, segments, {"cage": dict.fromkeys(request.other_cage, 1 - request.cage)})
         plan = Plan(

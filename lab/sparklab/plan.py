@@ -212,8 +212,8 @@ def allot(wishes: Sequence[Wish], subnet: str) -> tuple[Host, ...]:
     return tuple(hosts)
 
 
-def wire(hosts: Sequence[Host], topology: str, cage: int = 1) -> tuple[Segment, ...]:
-    """The cables and switches of a topology."""
+def wire(hosts: Sequence[Host], topology: str, cage: int = 1, cages: Sequence[int] = ()) -> tuple[Segment, ...]:
+    """The cables and switches of a topology; ``cages``: both, where two of each host are cabled."""
     if topology not in TOPOLOGIES:
         raise LabError(f"fabric_topology {topology!r}: one of {', '.join(TOPOLOGIES)}")
     if cage not in (0, 1):
@@ -225,13 +225,15 @@ def wire(hosts: Sequence[Host], topology: str, cage: int = 1) -> tuple[Segment, 
         raise LabError(f"fabric_topology {topology}: {', '.join(strangers)} has no ConnectX; use lan")
     if topology == "switch":
         return tuple(
-            Segment(f"sw{half}", "switch", tuple((host.name, CAGES[cage][half]) for host in hosts)) for half in (0, 1)
+            Segment(f"sw{half + 2 * rail}", "switch", tuple((host.name, CAGES[one][half]) for host in hosts))
+            for rail, one in enumerate(cages or [cage])
+            for half in (0, 1)
         )
     count = len(hosts)
     if topology == "direct":
         if count != 2:
             raise LabError(f"fabric_topology direct joins 2 hosts, the inventory has {count}")
-        pairs = [(hosts[0], cage, hosts[1], cage)]
+        pairs = [(hosts[0], one, hosts[1], one) for one in cages or [cage]]
     else:
         if count < 3:
             raise LabError(f"fabric_topology {topology} needs 3 hosts, the inventory has {count}")

@@ -38,6 +38,16 @@ def ends(segments: tuple[Segment, ...]) -> list[set[str]]:
 # --- addresses -------------------------------------------------------------------------------------------------------
 
 
+def test_both_cages_of_each_host_are_cabled() -> None:
+    pair = wire(sparks(2), "direct", 1, [0, 1])
+    assert [segment.ends[0][1] for segment in pair] == [nic for cage in CAGES for nic in cage]
+    joined = wire(sparks(4), "switch", 1, [0, 1])
+    assert [len(segment.ends) for segment in joined] == [4] * 4
+    assert len({segment.name for segment in joined}) == 4
+    line = wire(sparks(3), "line")
+    assert len(line) == 4
+
+
 def test_addresses_follow_the_inventorys_order():
     assert [host.address for host in sparks(3)] == ["10.77.0.11", "10.77.0.12", "10.77.0.13"]
 

@@ -184,7 +184,7 @@ class ActionModule(ClusterAction):
         """Add to the plan of a cluster, or of one serving group, what it serves and by which engine. Its warnings."""
         head = Declared(self.vars["hostvars"][cluster["head"]])
         warnings = front.clear_text(
-            head.get("vllm_serve_tls", role_specs.defaults()["vllm_serve_tls"]), str(cluster["topology"])
+            head.get("vllm_serve_tls", role_specs.defaults()["vllm_serve_tls"]), front.network_of(cluster)
         )
         serving = self._serving(head, cluster, nodes, assumed)
         engine = runtime.choose(head, cluster["kinds"].values())
@@ -326,7 +326,7 @@ class ActionModule(ClusterAction):
         if not serving:
             return {"changed": False, "lines": []}
         given = Declared(Templated(self.vars, self._templar))
-        tls = front.effective_tls(given["vllm_serve_tls"], str(cluster["topology"]))
+        tls = front.effective_tls(given["vllm_serve_tls"], front.network_of(cluster))
         virtual = virtual_address.of_cluster(cluster)
         api = usage.Api(
             usage.endpoint(

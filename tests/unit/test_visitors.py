@@ -114,7 +114,7 @@ def a_lan_takes_it_for_the_hosts(kind: str, monkeypatch: pytest.MonkeyPatch) -> 
         "interfaces": [{"name": "eth9", "addresses": addresses}],
         "declared": {"virtual": "10.83.0.100"},
     }
-    return shared_nic("a", "lan", {"fabric_lan_nic": "eth9"}, node)[1] == ADDRESSES[kind]
+    return shared_nic("a", {"fabric_lan_nic": "eth9"}, node)[1] == ADDRESSES[kind]
 
 
 def facts_take_it_for_the_way_in(kind: str, monkeypatch: pytest.MonkeyPatch) -> bool:

@@ -57,20 +57,31 @@ def files(found: Proposal, user: str, port: int) -> dict[str, str]:
     return {HOSTS: _hosts(found), VARIABLES: _variables(found, user, port)}
 
 
-def _host(machine: Machine, cages: Mapping[str, int]) -> dict[str, Any]:
-    cage = {"fabric_cage": cages[machine.name]} if machine.name in cages else {}
+def _cages(found: Proposal) -> tuple[str, Mapping[str, Any]]:
+    """The variable that says which cages are used, and its value by host."""
+    return ("fabric_cages", found.both) if found.both else ("fabric_cage", found.cages)
+
+
+def _host(machine: Machine, name: str, cages: Mapping[str, Any]) -> dict[str, Any]:
+    cage = {name: cages[machine.name]} if machine.name in cages else {}
     return {"ansible_host": machine.address, **cage}
+
+
+def _alike(values: Mapping[str, Any]) -> bool:
+    found = list(values.values())
+    return all(value == found[0] for value in found)
 
 
 def _hosts(found: Proposal) -> str:
     # one cage for all is said once, in group_vars
-    cages = found.cages if len(set(found.cages.values())) > 1 else {}
+    name, cages = _cages(found)
+    cages = {} if _alike(cages) else cages
     head, workers = found.hosts[0], found.hosts[1:]
     document: dict[str, Any] = {
         "cluster": {
             "children": {
-                "ray_head": {"hosts": {head.name: _host(head, cages)}},
-                "ray_workers": {"hosts": {machine.name: _host(machine, cages) for machine in workers}},
+                "ray_head": {"hosts": {head.name: _host(head, name, cages)}},
+                "ray_workers": {"hosts": {machine.name: _host(machine, name, cages) for machine in workers}},
             }
         }
     }
@@ -94,8 +105,9 @@ def _variables(found: Proposal, user: str, port: int) -> str:
     if found.cidr:
         text += _comments(["None of the machines uses this range or has a route to it"])
         text += _yaml({"fabric_cidr": found.cidr})
-    if len(set(found.cages.values())) == 1:
-        text += _comments(["0 is next to the RJ45 port"]) + _yaml({"fabric_cage": next(iter(found.cages.values()))})
+    name, cages = _cages(found)
+    if cages and _alike(cages):
+        text += _comments(["0 is next to the RJ45 port"]) + _yaml({name: next(iter(cages.values()))})
     if found.topology == "ring" and len(found.hosts) >= OPEN:
         text += _comments(["Ranks follow the cables, which Ray's do not"]) + _yaml({"vllm_serve_executor": "mp"})
     return text + "\n# What to serve: a name of recipes/.\n# vllm_serve_recipe: qwen3-30b-a3b-thinking-fp8\n"

@@ -86,6 +86,12 @@ class Machine:
         return next((str(told[name]["name"]) for name in self.ports(cage) if told.get(name, {}).get("bridge")), "")
 
 
+TWO_CAGES = (
+    "both cages of each machine are cabled: the second cable adds little speed, for the NIC is the limit, but one may "
+    "be lost. For one alone set fabric_cage"
+)
+
+
 @dataclass
 class Proposal:
     topology: str = "lan"
@@ -93,6 +99,8 @@ class Proposal:
     hosts: list[Machine] = field(default_factory=list)
     #: cage by host name, on direct and switch
     cages: dict[str, int] = field(default_factory=dict)
+    #: both cages by host name where both are cabled alike; the first of them is the one in ``cages``
+    both: dict[str, list[int]] = field(default_factory=dict)
     cidr: str = ""
     #: machine and why it is not part of the cluster
     left_out: list[tuple[Machine, str]] = field(default_factory=list)
@@ -342,7 +350,8 @@ def _direct(found: Proposal, cables: Cables) -> None:
         return
     found.cages = dict(zip((one, two), joined[0], strict=True))
     if len(joined) > 1:
-        found.notes.append("two cables join them; one carries the full speed, the second is not used")
+        found.both = {one: [cage for cage, _other in joined], two: [other for _cage, other in joined]}
+        found.notes.append(TWO_CAGES)
     found.notes.append("a switch between the two looks the same from here: then set fabric_topology: switch")
 
 
@@ -419,8 +428,13 @@ def _switch(found: Proposal, cables: Cables) -> None:
     if apart := _no_switch(names, cables):
         found.findings += apart
         return
+    if all(
+        len({other for other, _cage in cables.ends[name, cage]}) == len(names) - 1 for name in names for cage in CAGES
+    ):
+        found.both = {name: list(CAGES) for name in names}
+        found.notes.append(TWO_CAGES)
     for machine in found.hosts:
-        cage = cables.best_cage(machine.name)
+        cage = 0 if found.both else cables.best_cage(machine.name)
         found.cages[machine.name] = cage
         if not cables.ends[machine.name, cage]:
             hint = (
@@ -439,7 +453,7 @@ def _management(found: Proposal) -> None:
     if len(networks) < 2:
         return
     told = "; ".join(f"{network}: {', '.join(names)}" for network, names in networks.items())
-    if found.topology in BY_MANAGEMENT:
+    if found.topology in BY_MANAGEMENT or found.both:
         what = f"the machines are in {len(networks)} address ranges ({told}), and a {found.topology} needs one"
         hint = "give discover_addresses the machines' addresses of one range, or connect all machines to one LAN"
         found.findings.append(Finding("lan", what, hint))

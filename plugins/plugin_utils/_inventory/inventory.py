@@ -65,6 +65,7 @@ PLANNED_BY = (
     "ansible_port",
     "ansible_user",
     "fabric_cage",
+    "fabric_cages",
     "fabric_lan_nic",
     "fabric_overrides",
     "fabric_speed",
@@ -165,8 +166,12 @@ def overrides(hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def cages(hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The cage that each host's cable is in, where the inventory says it: cables may join different ones."""
-    return {host: values["fabric_cage"] for host, values in hostvars.items() if "fabric_cage" in values}
+    """The cage that each host's cable is in, or both, where the inventory says it: cables may join different ones."""
+    return {
+        host: values.get("fabric_cages") or values["fabric_cage"]
+        for host, values in hostvars.items()
+        if values.get("fabric_cages") or "fabric_cage" in values
+    }
 
 
 def wide_problems(

@@ -21,7 +21,6 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import most_gpus, one_lan
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_plan
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_values import BY_MANAGEMENT
 
 if TYPE_CHECKING:
     from netaddr import IPAddress, IPNetwork
@@ -108,10 +107,10 @@ def kind_problems(asserted: Mapping[str, str], nodes: Mapping[str, Mapping[str, 
     ]
 
 
-def shared_nic(host: str, topology: str, variables: Mapping[str, Any], node: Mapping[str, Any]) -> tuple[str, str]:
-    """NIC and address (with its length) by which peers reach a host over the LAN: those of ssh, unless told."""
+def shared_nic(host: str, variables: Mapping[str, Any], node: Mapping[str, Any]) -> tuple[str, str]:
+    """NIC and address (with its length) by which peers reach a host beside its fabric: those of ssh, unless told."""
     management, wanted = node["management"], str(variables.get("fabric_lan_nic") or "")
-    if topology not in BY_MANAGEMENT or not wanted:
+    if not wanted:
         return management["netdev"], management["cidr"]
     interfaces = node.get("interfaces") or []
     if not interfaces or (wanted == management["netdev"] and ":" not in management["cidr"]):
@@ -142,7 +141,7 @@ def told_cidrs(
     for host, node in nodes.items():
         variables = hostvars[host]
         try:
-            known[host] = shared_nic(host, str(variables.get("fabric_topology", "")), variables, node)[1]
+            known[host] = shared_nic(host, variables, node)[1]
         except ClusterError as error:
             lost[host] = error.findings[0]
     return known, lost
@@ -238,7 +237,7 @@ def plan_cluster(
     if findings:
         raise ClusterError(*findings)
     kinds = {host: nodes[host]["kind"] for host in hosts}
-    shared = {host: shared_nic(host, topology, hostvars[host], nodes[host]) for host in hosts}
+    shared = {host: shared_nic(host, hostvars[host], nodes[host]) for host in hosts}
     try:
         fabric = fabric_plan(
             list(hosts),
@@ -248,6 +247,7 @@ def plan_cluster(
             mtu=first.get("fabric_mtu"),
             reserved=first.get("fabric_reserved"),
             nccl_patch=first.get("fabric_nccl_patch"),
+            control_nics=[host for host in hosts if hostvars[host].get("fabric_lan_nic")],
             management={host: shared[host][1] for host in hosts},
             kinds=kinds,
             nics={host: shared[host][0] for host in hosts},
@@ -316,6 +316,7 @@ def _serving_together(
         "head": head,
         "workers": list(hosts[1:]),
         "head_address": fabric[head]["control_address"],
+        "control": _control_of(fabric[head]),
         # heads of other serving groups are nobody's former heads
         "generation": head_generation(head, {host: nodes[host] for host in hosts}),
         "id": cluster_id(head, hosts, nodes),
@@ -330,6 +331,12 @@ def _serving_together(
         f"{_count(cluster['world'], 'GPU')}, {_transport(hosts, topology, profile, kinds)}"
     )
     return cluster
+
+
+def _control_of(entry: Mapping[str, Any]) -> str:
+    """Whether peers reach a host over its fabric or over the LAN that it shares with others."""
+    own = {link["netdev"] for link in entry["links"]} if entry["addressing"] == "managed" else set()
+    return "fabric" if entry["control_netdev"] in own else "management"
 
 
 def _count(number: int, word: str) -> str:

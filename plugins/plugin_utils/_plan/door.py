@@ -19,6 +19,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.front impo
     FrontError,
     NamedKey,
     label,
+    network_of,
 )
 
 SOCKET = "/run/sparkthor/front/group.sock"
@@ -109,7 +110,7 @@ def plan_door(cluster: Mapping[str, Any], fabric: Mapping[str, Mapping[str, Any]
                 min(instead) if instead else None,
             )
         )
-    tls = str(cluster["topology"]) in SHARED_LANS
+    tls = network_of(cluster) in SHARED_LANS
     return Door(port, tls, tuple(dict.fromkeys(addresses.values())), tuple(routes), servers)
 
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import ring
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import netaddr, subnet_of
@@ -101,8 +101,12 @@ def _ring_prefix(ports: Sequence[Port]) -> int:
     )
 
 
-def _ring_environment(topology: str, hosts: int, ports: Sequence[Port], patch: str) -> dict[str, str]:
-    return ring.environment(hosts, _ring_prefix(ports), patch) if topology == "ring" else {}
+def _nccl(topology: str, hosts: int, ports: Sequence[Port], patch: str, two_cages: bool) -> dict[str, str]:
+    """What NCCL is told besides, by the way the hosts are cabled."""
+    if topology == "ring":
+        return ring.environment(hosts, _ring_prefix(ports), patch)
+    # both cages of a controller reach the same hosts, so they stay one device
+    return {"NCCL_CROSS_NIC": "1", "NCCL_IB_MERGE_NICS": "1", "NCCL_NET_PLUGIN": "none"} if two_cages else {}
 
 
 def _environment(
@@ -111,7 +115,7 @@ def _environment(
     control_netdev: str,
     devices: Sequence[str],
     ray_address: str,
-    ring_env: Mapping[str, str],
+    nccl: Mapping[str, str],
 ) -> dict[str, str]:
     env = {
         "NCCL_SOCKET_IFNAME": _exactly([control_netdev]),
@@ -135,7 +139,7 @@ def _environment(
     env["NCCL_NET"] = "IB"
     env["NCCL_IB_DISABLE"] = "0"
     env["NCCL_IB_HCA"] = _exactly(devices)
-    env.update(ring_env)
+    env.update(nccl)
     return env
 
 
@@ -168,7 +172,7 @@ def fabric_plan(
     hosts: Sequence[str],
     topology: str,
     cidr: str | None = None,
-    cage: int | str | Mapping[str, int | str] = CAGE,
+    cage: int | str | Sequence[int] | Mapping[str, int | str | Sequence[int]] = CAGE,
     mtu: int | str | None = None,
     management: Mapping[str, str] | None = None,
     kinds: Mapping[str, str] | None = None,
@@ -178,37 +182,37 @@ def fabric_plan(
     ray_ports: Mapping[str, int] | None = None,
     reserved: object = None,
     nccl_patch: object = None,
+    control_nics: Collection[str] = (),
 ) -> dict[str, HostPlan]:
-    """Plan the fabric of an ordered list of hosts, or raise FabricError with the first fault."""
+    """Plan the fabric of an ordered list of hosts, or raise FabricError with the first fault.
+
+    ``control_nics``: hosts whose owner named the NIC by which peers are to reach them, the one in ``nics``.
+    """
     netaddr()
     topology = check_topology(topology)
     names = check_hosts(hosts, topology)
-    cages = check_cages(cage, names)
-    mtu_number = check_mtu(mtu)
-    ray_port = check_ray_port(ray_ports)
-    lan, by_management = topology == "lan", topology in BY_MANAGEMENT
-    # A lan takes no address from the range, so it may be left undefined there; nonsense is still named.
-    network = None if lan and cidr in (None, "") else check_cidr(cidr)
-    management_by_host = checked_mapping("management", management)
+    cages = check_cages(cage, names, topology)
+    mtu_number, ray_port = check_mtu(mtu), check_ray_port(ray_ports)
+    two = len(cages[names[0]]) == 2
+    lan, by_management = topology == "lan", topology in BY_MANAGEMENT or two or bool(control_nics)
+    # a lan takes no address from the range, so it may be left undefined there; nonsense is still named
+    network = t.cast("IPNetwork", None if lan and cidr in (None, "") else check_cidr(cidr))
+    management_by_host, nic_by_host = checked_mapping("management", management), checked_mapping("nics", nics)
     kind_by_host = checked_mapping("kinds", kinds)
-    nic_by_host = checked_mapping("nics", nics)
-    override_by_host = checked_mapping("fabric_overrides", overrides)
-    head = _head(ray_head, names)
+    override_by_host, head = checked_mapping("fabric_overrides", overrides), _head(ray_head, names)
     resolved_kinds = {host: check_kind(host, kind_by_host.get(host), topology) for host in names}
     addresses = {host: check_management(host, management_by_host.get(host), by_management) for host in names}
     netdevs = {host: check_netdev(host, nic_by_host.get(host)) for host in names}
     check_management_duplicates(addresses)
-
     if lan:
         check_no_overrides(override_by_host)
         ports = list(lan_ports(names, addresses, netdevs))
     else:
-        places = check_reserved(reserved)
-        ports = allot(names, topology, t.cast("IPNetwork", network), cages, override_by_host, addresses, places)
+        ports = allot(names, topology, network, cages, override_by_host, addresses, check_reserved(reserved))
     ports_by_host = {host: [port for port in ports if port.host == host] for host in names}
-    control = {host: _control(topology, ports_by_host[host], addresses[host], netdevs[host]) for host in names}
+    control = {host: _control(by_management, ports_by_host[host], addresses[host], netdevs[host]) for host in names}
     profile = _profile(topology, resolved_kinds)
-    ring_env = _ring_environment(topology, len(names), ports, check_patch(nccl_patch))
+    nccl = _nccl(topology, len(names), ports, check_patch(nccl_patch), two)
     return {
         host: _host_plan(
             topology,
@@ -220,18 +224,21 @@ def fabric_plan(
             control=control[host],
             mtu=_link_mtu(mtu_number, lan, resolved_kinds[host]),
             ray_address=f"{control[head][0]}:{ray_port}",
-            ring_env=ring_env,
+            nccl=nccl,
         )
         for host in names
     }
 
 
-def _control(topology: str, ports: Sequence[Port], management: IPNetwork | None, netdev: str) -> tuple[str, str]:
-    """Address and NIC by which peers reach a host for everything but RDMA data."""
-    if topology in ("direct", "switch"):
+def _control(by_management: bool, ports: Sequence[Port], management: IPNetwork | None, netdev: str) -> tuple[str, str]:
+    """Address and NIC by which peers reach a host for everything but RDMA data.
+
+    With two cages either may be lost, and the hosts shall still reach each other.
+    """
+    if not by_management:
         return str(ports[0].address.ip), ports[0].netdev
     if management is None:  # checked before; said for the type checker
-        raise AssertionError(topology)
+        raise AssertionError(netdev)
     return str(management.ip), netdev or SPARK_MANAGEMENT_NETDEV
 
 
@@ -246,9 +253,11 @@ def _host_plan(
     control: tuple[str, str],
     mtu: int | None,
     ray_address: str,
-    ring_env: Mapping[str, str],
+    nccl: Mapping[str, str],
 ) -> HostPlan:
-    own = sorted(ports, key=lambda port: (port.netdev[-1] if topology in ring.CHAINS else "", port.half))
+    own = sorted(
+        ports, key=lambda port: (port.netdev[-1], port.half) if topology in ring.CHAINS else ("", port.segment)
+    )
     control_address, control_netdev = control
     trusted = [port.netdev for port in own]
     if control_netdev not in trusted:
@@ -278,7 +287,7 @@ def _host_plan(
         ],
         "trusted_netdevs": trusted,
         "env": _environment(
-            topology, control_address, control_netdev, [port.device for port in own], ray_address, ring_env
+            topology, control_address, control_netdev, [port.device for port in own], ray_address, nccl
         ),
     }
 

@@ -54,7 +54,7 @@ def fabric_problems(
     if problems:
         return problems
     checked = attempt(fabric_values.check_topology, topology)
-    attempt(fabric_values.check_cages, cage, list(cage) if isinstance(cage, Mapping) else [])
+    attempt(fabric_values.check_cages, cage, list(cage) if isinstance(cage, Mapping) else [], checked or "")
     attempt(fabric_values.check_mtu, mtu)
     attempt(fabric_values.check_patch, nccl_patch)
     places = attempt(fabric_values.check_reserved, reserved)

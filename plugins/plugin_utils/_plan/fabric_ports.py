@@ -8,6 +8,8 @@ at the end of the list moves nobody:
 * ``direct`` and ``switch``: the range is cut in two equal parts, the lower for the first half of the cage (PCI domain
   0), the upper for the second half (PCI domain 2). Host number i, counted from 1, gets address i of each part; numbers
   that are reserved are passed over. A pair that later moves behind a switch keeps its addresses.
+  With two cages each part is cut in two, the lower for the first cage of ``fabric_cages``: the addresses of a host that
+  had that one alone stay, with another length.
 * ``ring``, ``line``: a point-to-point subnet for each half of each cable. Cable c runs from p0 of host c to p1 of the
   next host (on a ring the last one back to the first) and owns subnets 2c (first half) and 2c + 1 (second half): .1 at
   its p0 end, .2 at its p1 end. A ring of three or four has the range cut into eight equal parts, or into /24s where the
@@ -23,7 +25,7 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import count, islice, pairwise
+from itertools import count, islice, pairwise, product
 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import netaddr, overlap
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
@@ -81,29 +83,30 @@ def _address(network: IPNetwork, prefix: int, index: int, number: int) -> IPNetw
 
 
 def _switch_ports(
-    hosts: Sequence[str], cidr: IPNetwork, cages: Mapping[str, int], topology: str, reserved: Collection[int]
+    hosts: Sequence[str], cidr: IPNetwork, cages: Mapping[str, Sequence[int]], topology: str, reserved: Collection[int]
 ) -> Iterator[Port]:
-    prefix = cidr.prefixlen + 1
+    rails = len(cages[hosts[0]])
+    prefix = cidr.prefixlen + rails
     room = (1 << (32 - prefix)) - 2 if prefix <= 30 else 0
     numbers = list(islice((number for number in count(1) if number not in reserved), len(hosts)))
     if numbers[-1] > room:
         wanted = 29
-        while (1 << (31 - wanted)) - 2 < numbers[-1]:
+        while (1 << (32 - rails - wanted)) - 2 < numbers[-1]:
             wanted -= 1
         raise FabricError(
             "fabric_cidr",
             cidr,
-            f"too small: it holds {room} hosts ({topology} needs one subnet per half of the cage), the inventory has "
+            f"too small: it holds {room} hosts ({topology} needs one subnet per half of a cage), the inventory has "
             f"{len(hosts)}" + (f" and {len(reserved)} reserved places" if reserved else ""),
             f"use a /{wanted} or larger",
         )
-    for half in HALVES:
+    for rail, half in product(range(rails), HALVES):
         for index, host in enumerate(hosts):
             peer = hosts[1 - index] if topology == "direct" else ""
-            peer_netdev = spark_netdev(cages[peer], half) if peer else ""
-            address = _address(cidr, prefix, half, numbers[index])
-            netdev, device = spark_netdev(cages[host], half), spark_device(cages[host], half)
-            yield Port(host, netdev, device, half, half, address, peer, peer_netdev)
+            peer_netdev = spark_netdev(cages[peer][rail], half) if peer else ""
+            address = _address(cidr, prefix, half * rails + rail, numbers[index])
+            netdev, device = spark_netdev(cages[host][rail], half), spark_device(cages[host][rail], half)
+            yield Port(host, netdev, device, half, 2 * rail + half, address, peer, peer_netdev)
 
 
 def _chain_prefix(cables: int, cidr: IPNetwork, topology: str, hosts: int) -> int:
@@ -255,7 +258,7 @@ def allot(
     hosts: Sequence[str],
     topology: str,
     cidr: IPNetwork,
-    cages: Mapping[str, int],
+    cages: Mapping[str, Sequence[int]],
     overrides: Mapping[str, t.Any],
     management: Mapping[str, IPNetwork | None],
     reserved: Collection[int] = (),

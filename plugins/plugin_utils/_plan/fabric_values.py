@@ -49,11 +49,36 @@ def check_topology(topology: object) -> str:
     return str(topology)
 
 
-def check_cages(cage: object, hosts: Sequence[str]) -> dict[str, int]:
-    """The cage of every host: one number for all, or a mapping by host."""
-    if not isinstance(cage, Mapping):
-        return dict.fromkeys(hosts, check_cage(cage))
-    return {host: check_cage(cage.get(host, CAGE), host) for host in hosts}
+def check_cages(cage: object, hosts: Sequence[str], topology: str = "") -> dict[str, tuple[int, ...]]:
+    """The cages of every host, given for all alike or by host: one, or two in the order of the rails."""
+    if isinstance(cage, Mapping):
+        found = {host: _own_cages(cage.get(host, CAGE), host) for host in hosts}
+    else:
+        found = dict.fromkeys(hosts, _own_cages(cage, ""))
+    two = [host for host, cages in found.items() if len(cages) == 2]
+    if two and len(two) < len(found):
+        one = next(host for host in found if host not in two)
+        what = f"{first_names(two)} has two cages and {one} has one"
+        raise FabricError("fabric_cages", what, "all hosts use as many", "set it for the group cluster", one)
+    if two and topology in (*CHAINS, "lan"):
+        fix = "remove it: a ring and a line use both cages already" if topology in CHAINS else "remove it"
+        raise FabricError("fabric_cages", list(found[two[0]]), f"a {topology} takes no choice of cages", fix)
+    return found
+
+
+def _own_cages(value: object, host: str) -> tuple[int, ...]:
+    if not isinstance(value, (list, tuple)):
+        return (check_cage(value, host),)
+    numbers = tuple(_integer(number) for number in value)
+    if numbers not in ((0,), (1,), (0, 1), (1, 0)):
+        raise FabricError(
+            "fabric_cages",
+            list(value),
+            "it lists the cages of a Spark that are cabled, each once",
+            "give [0, 1], or [1, 0] where cage 1 was cabled first and its addresses are to stay",
+            host,
+        )
+    return tuple(number for number in numbers if number is not None)
 
 
 def check_cage(cage: object, host: str = "") -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import MINIMUM_SECRET_LENGTH
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import address_of
@@ -146,6 +147,12 @@ def key_rates(keys: Iterable[NamedKey]) -> dict[int, list[str]]:
         if known.requests_per_minute:
             found.setdefault(known.requests_per_minute, []).append(known.name)
     return found
+
+
+def network_of(cluster: Mapping[str, Any]) -> str:
+    """The topology of a cluster; `lan` where its hosts reach each other over a LAN though they have a fabric."""
+    topology = str(cluster["topology"])
+    return "lan" if cluster.get("control") == "management" and topology not in SHARED_LANS else topology
 
 
 def effective_tls(wanted: str, topology: str) -> str:

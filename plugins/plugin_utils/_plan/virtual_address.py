@@ -275,7 +275,7 @@ def plan_shared(
         given = variables(host)
         listen = tuple(str(address) for address in given.get("vllm_serve_listen") or ("0.0.0.0",))
         tls = front_proxy.effective_tls(
-            str(given.get("vllm_serve_tls", role_specs.defaults()["vllm_serve_tls"])), str(plans[0]["topology"])
+            str(given.get("vllm_serve_tls", role_specs.defaults()["vllm_serve_tls"])), front_proxy.network_of(plans[0])
         )
         fronts.append(Front(host, str(hostvars[host].get(INTERFACE) or ""), listen, tls))
     virtual, problems = plan_virtual(fronts, hostvars, nodes, fabric)

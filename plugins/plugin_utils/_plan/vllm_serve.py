@@ -136,7 +136,7 @@ class Serving:
 
     @property
     def tls(self) -> str:
-        return front.effective_tls(self.settings.vllm_serve_tls, str(self.cluster["topology"]))
+        return front.effective_tls(self.settings.vllm_serve_tls, front.network_of(self.cluster))
 
     @property
     def door(self) -> door.Door | None:

@@ -53,11 +53,35 @@ def switch_problems(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> li
 
     Frames that nobody received at all say nothing: a switch may drop what it does not know.
     """
-    hosts = [host for host, entry in plan.items() if entry["topology"] == "switch" and probes.get(host)]
+    rails: dict[str, dict[str, str]] = {}
+    for host, entry in plan.items():
+        for link in entry["links"] if entry["topology"] == "switch" and probes.get(host) else ():
+            if link["half"] == 0:
+                rails.setdefault(link["subnet"], {})[host] = neighbors.port_of(link["netdev"])
+    hosts = list(dict.fromkeys(host for ports in rails.values() for host in ports))
+    found = _apart(plan, probes, hosts)
+    if found or len(rails) < 2:
+        return found
+    # with two cages to switches, each is one network of its own
+    return [
+        dataclasses.replace(one, what=f"by cage {ports[hosts[0]][-1]} of {hosts[0]} and those with it, {one.what}")
+        for ports in rails.values()
+        for one in _apart(plan, probes, list(ports), ports)
+    ]
+
+
+def _apart(
+    plan: Plan,
+    probes: Mapping[str, Mapping[str, t.Any]],
+    hosts: Sequence[str],
+    ports: Mapping[str, str] | None = None,
+) -> list[Finding]:
+    """The same of all ports, or of one port of each host alone."""
     sees = {
         (host, netdev): {item["host"] for item in found if item["host"] in plan}
         for host in hosts
         for netdev, found in (probes[host].get("neighbours") or {}).items()
+        if ports is None or neighbors.port_of(netdev) == ports[host]
     }
     # both halves of a cage share the cable
     by_cage: dict[cabling.Port, set[str]] = {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network.neighbors import port_of
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
 
 
@@ -62,14 +63,17 @@ def link_tests(
                 }
                 paths.append(_path(link, other, ports))
             how = "rdma" if all(path["device"] and path["peer_device"] for path in paths) and paths else "tcp"
+            by_cage: dict[str, list[dict[str, Any]]] = {}
             for path in paths:
-                tests[host].append(
-                    {"id": f"{host}>{peer}:{path['half']}", "host": host, "peer": peer, "how": how, "paths": [path]}
-                )
-            if len(paths) > 1:
-                tests[host].append(
-                    {"id": f"{host}>{peer}:both", "host": host, "peer": peer, "how": how, "paths": paths}
-                )
+                by_cage.setdefault(port_of(path["netdev"]), []).append(path)
+            for cage, own_paths in by_cage.items():
+                # where two cables join the same hosts, each is measured by itself
+                common = {"host": host, "peer": peer, "how": how, "cage": cage if len(by_cage) > 1 else ""}
+                suffix = f"@{cage}" if common["cage"] else ""
+                for path in own_paths:
+                    tests[host].append({"id": f"{host}>{peer}:{path['half']}{suffix}", **common, "paths": [path]})
+                if len(own_paths) > 1:
+                    tests[host].append({"id": f"{host}>{peer}:both{suffix}", **common, "paths": own_paths})
     return tests
 
 

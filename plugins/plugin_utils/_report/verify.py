@@ -167,7 +167,9 @@ def link_lines(
         both = len(test["paths"]) > 1
         first = test["paths"][0]
         where = f"{test['host']} to {test['peer']}, " + (
-            "both halves" if both else f"half {first['half']} ({first['netdev']} to {first['peer_netdev']})"
+            f"both halves{' of ' + test['cage'] if test.get('cage') else ''}"
+            if both
+            else f"half {first['half']} ({first['netdev']} to {first['peer_netdev']})"
         )
         found = results.get(test["id"])
         if found is None:

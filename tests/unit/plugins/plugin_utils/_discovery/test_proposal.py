@@ -84,10 +84,20 @@ def test_two_sparks_and_a_cable_between_different_cages() -> None:
     assert (found.cidr, found.findings) == (RANGES[0], [])
 
 
-def test_two_cables_between_a_pair_are_one_more_than_needed() -> None:
+def test_two_cables_between_a_pair_are_both_used() -> None:
     found = Lan("ab").join(("a", 0), ("b", 0)).join(("a", 1), ("b", 1)).propose()
     assert (found.topology, found.cages) == ("direct", {"a": 0, "b": 0})
-    assert "the second is not used" in found.notes[0]
+    assert found.both == {"a": [0, 1], "b": [0, 1]}
+    assert "the second cable adds little speed" in found.notes[0]
+    crossed = Lan("ab").join(("a", 0), ("b", 1)).join(("a", 1), ("b", 0)).propose()
+    assert crossed.both == {"a": [0, 1], "b": [1, 0]}
+
+
+def test_both_cages_on_switches_that_join_all_are_both_used() -> None:
+    ends = [[(name, cage) for name in "abc"] for cage in (0, 1)]
+    found = Lan("abc").join(*ends[0]).join(*ends[1]).propose()
+    assert (found.topology, found.both) == ("switch", {name: [0, 1] for name in "abc"})
+    assert not Lan("abc").join(*ends[0]).join(*ends[1][:2]).propose().both
 
 
 @pytest.mark.parametrize(

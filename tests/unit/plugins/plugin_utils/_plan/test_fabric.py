@@ -351,3 +351,43 @@ def test_256_hosts_in_a_ring_are_planned_as_fast_as_on_a_switch() -> None:
     )
     assert len(_addresses(plan)) == 4 * 256
     assert time.process_time() - started < 2
+
+
+def test_both_cages_have_four_subnets_and_keep_the_addresses_of_the_first() -> None:
+    one = fabric_plan(AB, "direct", "10.100.0.0/24", cage=1)
+    plan = fabric_plan(AB, "direct", "10.100.0.0/24", cage=[1, 0], management=MANY)
+    before = {netdev: address.partition("/")[0] for (host, netdev), address in _addresses(one).items() if host == "b"}
+    after = {netdev: address for (host, netdev), address in _addresses(plan).items() if host == "b"}
+    assert after == {
+        "enp1s0f1np1": "10.100.0.2/26",
+        "enP2p1s0f1np1": "10.100.0.130/26",
+        "enp1s0f0np0": "10.100.0.66/26",
+        "enP2p1s0f0np0": "10.100.0.194/26",
+    }
+    assert before.items() <= {netdev: address.partition("/")[0] for netdev, address in after.items()}.items()
+    links = plan["a"]["links"]
+    assert all((link["peer"], link["peer_netdev"]) == ("b", link["netdev"]) for link in links)
+    env = plan["a"]["env"]
+    assert env["NCCL_IB_HCA"] == "=rocep1s0f1,roceP2p1s0f1,rocep1s0f0,roceP2p1s0f0"
+    assert (env["NCCL_CROSS_NIC"], env["NCCL_IB_MERGE_NICS"]) == ("1", "1")
+    assert (plan["a"]["control_address"], plan["a"]["control_netdev"]) == ("192.168.1.11", "enP7s7")
+    assert len(trusted_sources(plan, "a")) == 5
+
+
+def test_two_cables_may_be_crossed_and_a_switch_takes_both_cages_of_many() -> None:
+    plan = fabric_plan(AB, "direct", "10.100.0.0/24", cage={"a": [0, 1], "b": [1, 0]}, management=MANY)
+    assert [link["peer_netdev"] for link in plan["a"]["links"] if link["half"] == 0] == ["enp1s0f1np1", "enp1s0f0np0"]
+    plan = fabric_plan(list("abcd"), "switch", "10.100.0.0/16", cage=[0, 1], management=MANY)
+    segments = {link["subnet"] for link in plan["d"]["links"]}
+    assert len(segments) == 4 == len(plan["d"]["links"])
+    assert {link["subnet"] for entry in plan.values() for link in entry["links"]} == segments
+
+
+def test_the_owner_names_the_control_network_of_a_fabric() -> None:
+    nics = dict.fromkeys(AB, "tailscale0")
+    given = {"management": {"a": "100.64.0.1/32", "b": "100.64.0.2/32"}, "nics": nics, "control_nics": AB}
+    plan = fabric_plan(AB, "direct", "10.100.0.0/24", **given)
+    assert (plan["b"]["control_address"], plan["b"]["control_netdev"]) == ("100.64.0.2", "tailscale0")
+    assert plan["b"]["env"]["NCCL_SOCKET_IFNAME"] == "=tailscale0"
+    assert plan["b"]["env"]["RAY_ADDRESS"] == "100.64.0.1:6379"
+    assert "tailscale0" in plan["b"]["trusted_netdevs"]

@@ -20,10 +20,24 @@ DEVICES = {A0: "rocep1s0f0", A1: "roceP2p1s0f0", B0: "rocep1s0f1", B1: "roceP2p1
 class World:
     """A cluster whose hosts are exactly as planned; tests break one thing at a time."""
 
-    def __init__(self, topology: str, hosts: list[str], kinds: dict[str, str] | None = None, mtu: int | None = None):
+    def __init__(
+        self,
+        topology: str,
+        hosts: list[str],
+        kinds: dict[str, str] | None = None,
+        mtu: int | None = None,
+        cage: t.Any = 1,
+    ):
         management = {host: f"192.168.1.{11 + index}/24" for index, host in enumerate(hosts)}
         self.plan = fabric.fabric_plan(
-            hosts, topology, CIDR, mtu=mtu, management=management, nics=dict.fromkeys(hosts, "enP7s7"), kinds=kinds
+            hosts,
+            topology,
+            CIDR,
+            cage,
+            mtu=mtu,
+            management=management,
+            nics=dict.fromkeys(hosts, "enP7s7"),
+            kinds=kinds,
         )
         self.nodes: dict[str, t.Any] = {}
         self.probes: dict[str, t.Any] = {}

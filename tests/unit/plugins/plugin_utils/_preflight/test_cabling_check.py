@@ -162,3 +162,24 @@ def test_one_host_in_another_vlan() -> None:
     errors = world.errors()
     assert errors[0].startswith("host c: ")
     assert "in one VLAN" in errors[0]
+
+
+def test_one_rail_of_two_in_parts_is_named_though_the_other_joins_all() -> None:
+    world = World("switch", list("abcd"), cage=[0, 1])
+    for parts, netdevs in (("abcd", (A0, A1)), ("abc d", (B0, B1))):
+        for part in parts.split():
+            for host in part:
+                for netdev in netdevs:
+                    seen = [{"host": other, "netdev": netdev} for other in part if other != host]
+                    world.probes[host]["neighbours"][netdev] = seen
+    errors = world.errors()
+    assert len(errors) == 1
+    assert errors[0].startswith("host d: by cage 1 of a and those with it, these hosts hear each other")
+
+
+def test_two_cables_of_a_pair_of_which_one_is_dark() -> None:
+    world = World("direct", list("ab"), cage=[0, 1])
+    assert world.errors() == []
+    world.cut("a", B0, B1)
+    world.cut("b", B0, B1)
+    assert f"host a: NIC {B0} has no carrier" in world.errors()[0]

@@ -14,4 +14,6 @@ MANAGEMENT = {host: f"192.168.1.{index}/24" for index, host in enumerate("abcd",
 def plan(topology, hosts=HOSTS, **more):
     nics = dict.fromkeys(hosts, "enP7s7")
     management = {host: MANAGEMENT[host] for host in hosts}
-    return fabric_plan(list(hosts), topology, "10.100.0.0/16", 1, None, management, more.get("kinds"), nics)
+    return fabric_plan(
+        list(hosts), topology, "10.100.0.0/16", more.get("cage", 1), None, management, more.get("kinds"), nics
+    )

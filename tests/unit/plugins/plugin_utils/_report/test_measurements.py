@@ -20,6 +20,8 @@ from tests.unit.plugins.plugin_utils._report.planned_fabric import HOSTS, plan
         ("switch", HOSTS, 9),
         ("switch", list("abcd"), 12),
         ("ring", HOSTS, 18),
+        ("line", HOSTS, 12),
+        ("ring", list("abcd"), 24),
         ("lan", HOSTS, 3),
     ],
 )
@@ -33,6 +35,14 @@ def test_every_half_and_both_in_every_direction(topology, hosts, count):
     assert sending == taking
     assert {test["how"] for test in everything} == ({"tcp"} if topology == "lan" else {"rdma"})
     json.dumps(tests)
+
+
+def test_two_cages_are_measured_each_by_itself():
+    tests = measurements.link_tests(plan("direct", ["a", "b"], cage=[0, 1]), ["a", "b"], {})
+    assert len({test["id"] for found in tests.values() for test in found}) == 12
+    halves = {(test["cage"], tuple(path["netdev"] for path in test["paths"])) for test in tests["a"]}
+    assert ("np1", ("enp1s0f1np1", "enP2p1s0f1np1")) in halves
+    assert all(netdev.endswith(cage) for cage, netdevs in halves for netdev in netdevs)
 
 
 def test_a_ring_measures_along_its_cables():
