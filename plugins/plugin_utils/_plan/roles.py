@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import Places
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     beside,
     engine,
@@ -68,7 +69,7 @@ def _beside(variables: Mapping[str, Any]) -> list[vllm_serve.Serving]:
     found = []
     for name, own in (cluster.get("beside") or {}).items():
         if own["head"] == variables["inventory_hostname"]:
-            given = beside.variables_of(own["given"], variables)
+            given = Declared(beside.variables_of(own["given"], variables))
             plan = plain({**own, "revisions": cluster.get("revisions") or {}})
             found.append(
                 vllm_serve.serving_on(

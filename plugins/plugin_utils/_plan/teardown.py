@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import serving_values
 
@@ -29,14 +30,14 @@ class TeardownSettings:
     """Variables of the playbook."""
 
     teardown_parts: Any = ""
-    teardown_acknowledged: bool = False
+    teardown_acknowledged: Any = False
     serving_beside: dict[str, Any] = field(default_factory=dict)
 
 
 def plan_teardown(settings: TeardownSettings, check: bool) -> dict[str, Any]:
     """``parts``, ``problems`` (texts), and ``serving``, the groups whose files and units vllm_serve takes back."""
     parts, findings = requested(settings.teardown_parts)
-    if not (findings or check or settings.teardown_acknowledged):
+    if not (findings or check or boolean(settings.teardown_acknowledged)):
         what = f"takes away {', '.join(parts)}" + (", and the API with them" if "serving" in parts else "")
         fix = "look at it with --check --diff, then run it with -e teardown_acknowledged=true"
         findings.append(Finding("teardown", what, fix, where="teardown_parts"))

@@ -50,7 +50,7 @@ def lookups(monkeypatch: pytest.MonkeyPatch) -> None:
 def variables(**given: Any) -> Templar:
     """The role's variables on the head of two hosts with two GPUs each."""
     cluster: dict[str, Any] = {
-        **{"head": "a", "hosts": ["a", "b"], "workers": ["b"], "world": 4, "topology": "direct"},
+        **{"head": "a", "hosts": ["a", "b"], "workers": ["b"], "world": 4, "topology": "direct", "profile": "roce"},
         **{"generation": 1, "id": "one"},
         **{"gpus": {"a": 2, "b": 2}, "kinds": {"a": "generic", "b": "generic"}, "head_address": "10.0.0.1"},
     }

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import Wanted
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import roles
 
 from tests.unit import role_state
@@ -22,7 +23,7 @@ def plan(variables: dict[str, Any], **given: Any) -> dict[str, Any]:
     known = {**variables, **given}
     state = role_state.state("ray_node", secrets=False, **known)
     Wanted.parse(state)
-    planned = roles.plan("ray_node", known)
+    planned = roles.plan("ray_node", Declared(known))
     return {**planned, "wanted": role_state.value("ray_node", "__ray_node_wanted", **known), "state": state}
 
 

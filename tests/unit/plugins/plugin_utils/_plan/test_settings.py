@@ -29,39 +29,25 @@ class Example:
     keys: list[str] = field(default_factory=list, repr=False)
 
 
-def test_text_becomes_what_the_variable_is_declared_as() -> None:
-    given = {"port": "8443", "share": "11", "on": "yes", "tls": False, "length": "4096", "names": ["a"], "other": 1}
-    assert read_settings(Example, given) == Example(8443, 11.0, True, "off", 4096, ["a"])
+def test_fields_are_filled_by_their_names() -> None:
+    given = {"port": 8443, "share": 11, "on": True, "names": ["a"], "other": 1}
+    read = read_settings(Example, given)
+    assert read == Example(8443, 11.0, True, "off", None, ["a"])
+    # as it is written into a file
+    assert str(read.share) == "11.0"
 
 
-@pytest.mark.parametrize("nothing", [{}, {"length": None, "on": None}, {"length": ""}])
+@pytest.mark.parametrize("nothing", [{}, {"length": None, "on": None}])
 def test_what_is_not_given_keeps_its_default(nothing: dict[str, Any]) -> None:
     assert read_settings(Example, {"port": 1, **nothing}) == Example(1)
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({}, "port is undefined or null; give it a value"),
-        ({"port": "http"}, "port: 'http' is not an integer; give one"),
-        ({"port": True}, "port: True is not an integer"),
-        ({"port": 1.5}, "port: 1.5 is not an integer"),
-        ({"port": 1, "share": "x"}, "share: 'x' is not a number"),
-        ({"port": 1, "on": "maybe"}, "on: 'maybe' is not true or false"),
-        ({"port": 1, "tls": ["x"]}, r"tls: \['x'\] is not a text"),
-        ({"port": 1, "names": "x"}, "names: 'x' is not a list"),
-        ({"port": 1, "args": ["x"]}, r"args: \['x'\] is not a mapping"),
-    ],
-)
-def test_another_type_is_named_with_variable_and_value(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(SettingsError, match=words):
-        read_settings(Example, given)
+def test_what_has_no_default_is_named() -> None:
+    with pytest.raises(SettingsError, match="port is undefined or null; give it a value"):
+        read_settings(Example, {})
 
 
-def test_a_secret_is_in_no_message() -> None:
-    with pytest.raises(SettingsError, match="keys: its value") as caught:
-        read_settings(Example, {"port": 1, "keys": "hunter2hunter2hunter2"})
-    assert "hunter2" not in str(caught.value)
+def test_a_secret_is_not_shown() -> None:
     assert "hunter2" not in repr(read_settings(Example, {"port": 1, "keys": ["hunter2hunter2hunter2"]}))
 
 

@@ -11,6 +11,7 @@ from unittest import mock
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import Wanted
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import declared_state
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import role_secrets, roles
 
 from tests.unit import role_state
@@ -19,7 +20,7 @@ from tests.unit import role_state
 def plan(variables: dict[str, Any], **given: Any) -> dict[str, Any]:
     """The role's plan, its ``state`` without secrets, and what is ``kept``.  Raises what the planners raise."""
     known = {**variables, **given}
-    planned = roles.plan("vllm_serve", known)
+    planned = roles.plan("vllm_serve", Declared(known))
     state = role_state.state("vllm_serve", secrets=False, **known)
     Wanted.parse(state)
     return {**planned, "state": state, "kept": role_state.value("vllm_serve", "__vllm_serve_kept_paths", **known)}
