@@ -53,8 +53,9 @@ class Outcome:
 class _Progress:
     """Turns runner events into lines and stage times."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
+    def __init__(self, say: Callable[[str], None], news: Callable[[str], None] | None = None) -> None:
         self._say = say
+        self._news = news or (lambda line: say("           " + line))
         self._start = time.monotonic()
         self._stage = ""
         self._since = self._start
@@ -99,7 +100,7 @@ class _Progress:
         elif kind == "verbose":
             for line in (event.get("stdout") or "").splitlines():
                 if line.startswith("sparkthor: "):
-                    self._say("           " + line.removeprefix("sparkthor: "))
+                    self._news(line.removeprefix("sparkthor: "))
         return True
 
 
@@ -120,8 +121,11 @@ def run_playbook(
     environment: dict[str, str] | None = None,
     name: str = "run",
     say: Callable[[str], None] | None = None,
+    news: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Run ``playbook`` (a path in the checkout) and return its :class:`Outcome`; never raises for a failed play.
+
+    ``say`` takes each line of the run's course, ``news`` those about something that takes long (default: ``say``).
 
     Artifacts (events, stdout) stay under ``.lab/runs/<name>-<time>`` when the run failed and go when it did not.
     """
@@ -129,7 +133,7 @@ def run_playbook(
     folder = RUNS / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
-    progress = _Progress(talk)
+    progress = _Progress(talk, news)
     begun = time.monotonic()
     binaries = str(Path(sys.executable).parent)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}

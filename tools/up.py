@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
 import time
@@ -24,8 +25,27 @@ TRUE, SENSIBLE = "Paris", "smollm2-135m-instruct"
 ANSWER_TOKENS = 32
 
 
-def say(line: str) -> None:
-    print(line, flush=True)
+class Screen:
+    """Lines, and one that is rewritten where a terminal shows it; in a log it is printed like the others."""
+
+    def __init__(self) -> None:
+        self._terminal, self._open = sys.stdout.isatty(), False
+
+    def say(self, line: str) -> None:
+        print(("\n" if self._open else "") + line, flush=True)
+        self._open = False
+
+    def news(self, line: str) -> None:
+        if not self._terminal:
+            self.say(f"           {line}")
+            return
+        width = shutil.get_terminal_size().columns - 1
+        print(f"\r\x1b[2K           {line}"[: width + len("\r\x1b[2K")], end="", flush=True)
+        self._open = True
+
+
+screen = Screen()
+say = screen.say
 
 
 class Stages:
@@ -81,7 +101,7 @@ def main() -> None:
     stages.run("simulated hosts", [sys.executable, "-m", "sparklab", "create", "-i", str(inventory)])
 
     say("--- site.yml")
-    outcome = run_playbook("site.yml", [inventory], name="up", say=say)
+    outcome = run_playbook("site.yml", [inventory], name="up", say=say, news=screen.news)
     stages.seconds["site.yml"] = outcome.seconds
     if outcome.rc != 0:
         for failure in outcome.failures:

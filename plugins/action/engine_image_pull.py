@@ -11,11 +11,12 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image_share
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.progress_line import ProgressLine, terminal
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import images
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import Record
 
-#: seconds between two questions to a pull, and between two lines about it
-ASK_EVERY, TELL_EVERY = 2.0, 10.0
+#: seconds between two questions to a pull
+ASK_EVERY = 2.0
 #: questions in a row that may stay without an answer: an empty one does not say that the pull has ended
 UNANSWERED = 30
 
@@ -49,7 +50,8 @@ class ActionModule(Action):
 
     def _follow(self, image: str) -> None:
         """Show how far the pull is until its unit has ended; the call after it knows how."""
-        begun = told = time.monotonic()
+        begun = time.monotonic()
+        line = ProgressLine(terminal(), self._display.display, self._display.columns)
         unanswered = 0
         while True:
             shown = self._low_level_execute_command(
@@ -58,9 +60,9 @@ class ActionModule(Action):
             log, _newline, state = shown["stdout"].strip().rpartition("\n")
             unanswered = 0 if state else unanswered + 1
             if state.strip() != "active" and (state or unanswered > UNANSWERED):
+                line.end()
                 return
-            now = time.monotonic()
-            if state and now - told >= TELL_EVERY:
-                told = now
-                self.tell(f"sparkthor: {self.host}: {image}: {image_share.progress(log)} after {now - begun:.0f} s")
+            if state:
+                seconds = time.monotonic() - begun
+                line.tell(f"{self.host}: {image}: {image_share.progress(log)} after {seconds:.0f} s")
             time.sleep(ASK_EVERY)

@@ -11,6 +11,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout_job
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.progress_line import terminal
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import fanout
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.model_action import ModelAction
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fanout_routes
@@ -120,7 +121,7 @@ class ActionModule(ModelAction):
         if not hosts:
             return {"changed": False}
         run = self._run_name(plan.seed)
-        board = fanout.Board(hosts, fanout.terminal(), self._say)
+        board = fanout.Board(hosts, terminal(), self._say)
         # as the seed knows it: every host tells the one before it
         nodes = fanout.follow(board, lambda: self._status(run))
         fanout.forget(run)

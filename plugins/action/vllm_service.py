@@ -16,7 +16,12 @@ from ansible.utils.display import Display
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import places
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.waiting import Waiting
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.progress_line import (
+    MARK,
+    ProgressLine,
+    terminal,
+)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.waiting import SPEAK_EVERY, Waiting, elapsed
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import role_specs
 
 POLL = 4.0
@@ -25,7 +30,8 @@ POLL = 4.0
 class ActionModule(Action):
     _clock: Callable[[], float] = staticmethod(time.monotonic)
     _sleep: Callable[[float], None] = staticmethod(time.sleep)
-    _show: Callable[[str], None] = staticmethod(lambda text: Display().display(printable(text)))
+    _show: Callable[..., None] = staticmethod(Display().display)
+    _terminal: Callable[[], bool] = staticmethod(terminal)
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         first = self.execute("vllm_service", arguments)
@@ -41,14 +47,21 @@ class ActionModule(Action):
             self._clock(),
             places.Places(group).unit,
         )
+        self._line = ProgressLine(self._terminal(), self._show, Display().columns, sparse=0.0)
+        try:
+            return self._wait(arguments, first, waiting)
+        finally:
+            self._line.end()
+
+    def _wait(self, arguments: dict[str, Any], first: dict[str, Any], waiting: Waiting) -> dict[str, Any]:
         changed = bool(first.get("changed"))
         found = first
         invocation = ""
         later = {key: value for key, value in arguments.items() if key != "start"}
         while True:
-            line = waiting.say(found, self._clock())
+            line = waiting.say(found, self._clock(), every=0.0 if self._line.in_place else SPEAK_EVERY)
             if line:
-                self._show(line)
+                self._line.tell(line)
             verdict = waiting.verdict(found, self._clock())
             if verdict:
                 return {**found, "failed": True, "changed": changed, "msg": verdict}
@@ -63,7 +76,12 @@ class ActionModule(Action):
             waiting.answered()
             invocation = found.get("invocation") or invocation
             if found.get("ready"):
-                return self._finish(found, self._clock() - waiting.started, changed)
+                seconds = self._clock() - waiting.started
+                took = printable(str(found.get("loaded") or ""))
+                self._line.end(
+                    f"{waiting.host}: serves after {elapsed(seconds)}" + (f"; loaded in {took}" if took else "")
+                )
+                return self._finish(found, seconds, changed)
 
     def _finish(self, found: dict[str, Any], waited: float, changed: bool) -> dict[str, Any]:
         result = {**found, "changed": changed, "waited": round(waited, 1)}
@@ -75,5 +93,5 @@ class ActionModule(Action):
         if found.get("deadline_problem"):
             result.update(failed=True, msg=found["deadline_problem"])
         if result.get("certificate"):
-            self._show(f"sparkthor: certificate of the API, made on {self.host}: SHA-256 {result['certificate']}")
+            self._show(printable(f"{MARK}certificate of the API, made on {self.host}: SHA-256 {result['certificate']}"))
         return result

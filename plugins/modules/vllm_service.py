@@ -172,6 +172,11 @@ waited:
   description: Seconds until the first completion.
   returned: with O(state=serving), when a completion came back
   type: float
+loaded:
+  description: What took how long in the load that has just ended; empty where it was not watched from its start.
+  returned: with O(state=serving), when a completion came back
+  type: str
+  sample: "91 s: starting 12 s, loading weights 50 s, compiling 20 s"
 answers:
   description:
     - How many simple tasks (C(asked)) the model answered rightly (C(right)) after a start, and the first wrong answer

@@ -21,6 +21,8 @@ class Unit:
     main_pid: int = 0
     result: str = "success"
     restarts: int = 0
+    #: second of the clock at which its process began; 0 = not known
+    started: float = 0.0
 
     @property
     def running(self) -> bool:
@@ -69,6 +71,8 @@ class Observation:
     maintenance: str | None = None
     #: why a unit that is stopped is right so; empty where it is not
     asleep: str = ""
+    #: where a load is, as ``loads.Watched.told`` says it; None while nothing loads
+    load: Mapping[str, Any] | None = None
     draining: bool = False
     #: why this host is not to be the head any more
     superseded: str = ""

@@ -109,6 +109,11 @@ class Places:
         return f"{self.run}/degraded.json"
 
     @property
+    def loads(self) -> str:
+        """How long loads took: loads.json, see there."""
+        return f"{self.lasting}/loads.json"
+
+    @property
     def maintenance(self) -> tuple[str, str]:
         return f"{self.lasting}/maintenance", f"{self.run}/maintenance"
 

@@ -103,6 +103,11 @@ class Progress:
     stage: int = -1
     share: float = 0.0
 
+    @property
+    def name(self) -> str:
+        """Of the stage; empty before the first one."""
+        return _STAGES[self.stage][0] if self.stage >= 0 else ""
+
 
 def plain(line: str) -> str:
     """A log line without colours, logger prefixes and all but the newest state of a progress bar."""

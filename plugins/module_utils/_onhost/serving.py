@@ -156,7 +156,10 @@ def note_start(path: str = STARTS) -> float:
     return start_delay(count)
 
 
-_PROPERTIES = "ActiveState,SubState,InvocationID,MainPID,Result,NRestarts,LoadState,ExecMainStatus,ExecMainCode"
+_PROPERTIES = (
+    "ActiveState,SubState,InvocationID,MainPID,Result,NRestarts,LoadState,ExecMainStatus,ExecMainCode,"
+    "ExecMainStartTimestampMonotonic"
+)
 
 
 def show_command(unit: str) -> list[str]:
@@ -184,6 +187,7 @@ def unit_state(properties: Mapping[str, str]) -> observation.Unit | None:
         main_pid=number("MainPID"),
         result=properties.get("Result", "success"),
         restarts=number("NRestarts"),
+        started=number("ExecMainStartTimestampMonotonic") / 1e6,
     )
 
 

@@ -27,7 +27,7 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
-from . import answers, patience
+from . import answers, loads, patience
 from .observation import Observation, Probe
 
 VERSION = 1
@@ -508,7 +508,8 @@ class Watchdog:
     def _loading(self, seen: Observation) -> Decision:
         now = seen.now
         share = "" if seen.fraction is None else f"{round(seen.fraction * 100)} %"
-        text = " · ".join(part for part in (share, seen.progress) if part) or "no line in the log yet"
+        parts = (share, seen.progress, loads.words(seen.load))
+        text = " · ".join(part for part in parts if part) or "no line in the log yet"
         if self.failures >= self.settings.failures:
             return self._restart(seen, "completion", self.failure_text)
         works = self.verdict.kind in (patience.WORKING, patience.BUSY)

@@ -91,6 +91,7 @@ def status(machine: Watchdog, decision: Decision, seen: Observation, since: floa
         "failures": machine.failures,
         "fraction": seen.fraction,
         "progress": seen.progress,
+        "load": None if seen.load is None or machine.served else dict(seen.load),
         "ranks": {
             "expected": dict(machine.settings.expected),
             "known": seen.ranks is not None,

@@ -32,6 +32,7 @@ from . import (
     former_head,
     hang,
     life,
+    loads,
     notify,
     observation,
     patience,
@@ -73,6 +74,8 @@ class Service:
 
     #: where the hosts keep what the ranks of a hung engine do; None where nobody does
     keeps: hang.Paths | None = None
+    #: the start of the engine that is loading
+    load: loads.Watched | None = None
 
     def __init__(
         self,
@@ -186,6 +189,7 @@ class Service:
             progress=self.progress.text,
             fraction=self.progress.fraction,
             mark=self.progress.mark,
+            load=self._watch_load(unit, is_listening, now),
             maintenance=serving.maintenance(self.maintenance_paths),
             asleep=serving.why_asleep(self.config, self.maintenance_paths),
             draining=os.path.exists(self.draining_path),
@@ -264,6 +268,34 @@ class Service:
         if lines:
             self.progress = progress.progress(lines, self.progress)
 
+    def _watch_load(self, unit: observation.Unit, listening: bool, now: float) -> Mapping[str, Any] | None:
+        """Where the load is. A start is followed from its beginning: one that already listens may serve for long."""
+        if self.load is not None and self.load.invocation != unit.invocation:
+            self.load = None
+        of = self.served_config.get("load")
+        served = self.machine.served and self.machine.invocation == unit.invocation
+        if not of or not unit.running or served:
+            return None
+        if self.load is None and not listening:
+            former = loads.loads(files.read_json(loads_path(self.config)))
+            self.load = loads.Watched(loads.described(of), unit.invocation, unit.started or now, former)
+        if self.load is None:
+            return None
+        self.load.note(self.progress.name, self.progress.share, now)
+        return self.load.told(now)
+
+    def _keep_load(self, now: float) -> None:
+        """The load that has just ended, for whoever waits for the next one."""
+        if self.load is None or self.load.invocation != self.machine.invocation:
+            return
+        ended = self.load.ended(now, self.wall())
+        self.say(f"loaded in {loads.took(ended)}")
+        path = loads_path(self.config)
+        try:
+            self.hands.write(path, json.dumps(loads.kept(files.read_json(path), ended)) + "\n")
+        except OSError as error:
+            self._complain(f"{path} cannot be written: {error.strerror}")
+
     @property
     def served_config(self) -> Mapping[str, Any]:
         smaller = self.config.get("degraded") or {}
@@ -304,6 +336,7 @@ class Service:
             # starts that never served are made ever more slowly; this one did
             with contextlib.suppress(OSError):
                 self.hands.remove(self.starts_path)
+            self._keep_load(seen.now)
         wall = self.wall()
         if decision.state != self.said_state:
             self.since = wall
@@ -475,7 +508,15 @@ def written(config: Mapping[str, Any]) -> list[str]:
     own = places_of(config)
     # which host is the head is the matter of the host's own group
     marker = [] if own.name else [former_head.MARKER]
-    return [state_path(config), metrics_path(config), own.starts, own.degraded, hang.WANTED, *marker]
+    return [
+        state_path(config),
+        metrics_path(config),
+        own.starts,
+        own.degraded,
+        loads_path(config),
+        hang.WANTED,
+        *marker,
+    ]
 
 
 def places_of(config: Mapping[str, Any]) -> places.Places:
@@ -484,6 +525,10 @@ def places_of(config: Mapping[str, Any]) -> places.Places:
 
 def state_path(config: Mapping[str, Any]) -> str:
     return str(config.get("state") or places_of(config).state)
+
+
+def loads_path(config: Mapping[str, Any]) -> str:
+    return str(config.get("loads") or places_of(config).loads)
 
 
 def metrics_path(config: Mapping[str, Any]) -> str:

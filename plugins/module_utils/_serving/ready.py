@@ -14,6 +14,7 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import answers as tasks
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    loads,
     observation,
     places,
     progress,
@@ -42,6 +43,8 @@ class Readiness:
     interval: float | None = None
     stale: list[str] = dataclasses.field(default_factory=list)
     failure: dict[str, Any] | None = None
+    #: what took how long in the load that has just ended; empty where nobody watched it
+    loaded: str = ""
 
 
 def _explain(unit: str, invocation: str, runner: serving.Runner) -> dict[str, Any]:
@@ -185,6 +188,10 @@ def _judge(
     found.median_latency = completion.get("median_latency") if current else None
     found.deadline = settings.get("deadline")
     found.interval = settings.get("interval")
+    kept = loads.loads(
+        files.read_json(str(config.get("loads") or places.Places(str(config.get("beside") or "")).loads))
+    )
+    found.loaded = next((loads.took(row) for row in kept if row.get("invocation") == unit.invocation), "")
 
 
 def answers(config_path: str = serving.CONFIG, seconds: float = 60.0) -> dict[str, Any] | None:

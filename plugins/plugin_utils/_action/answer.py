@@ -171,6 +171,7 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
         "waited": told.a_time,
         "answers": ({"asked?": int, "right?": int, "wrong?": (str, None)}, None),
         "certificate": str,
+        "loaded": str,
         "stale": _LISTS,
         "files": _LISTS,
         "beside": _LISTS,

@@ -36,14 +36,14 @@ class Waiting:
         self.said_at = float("-inf")
         self.silent_since: float | None = None
 
-    def say(self, found: Mapping[str, Any], now: float) -> str:
-        """A line for the person who waits, not more often than every ten seconds."""
+    def say(self, found: Mapping[str, Any], now: float, every: float = SPEAK_EVERY) -> str:
+        """A line for the person who waits, not more often than every ten seconds, or whatever is asked for."""
         line = str(found.get("line", ""))
         quiet = now - self.said_at
-        if quiet < SPEAK_EVERY or (line == self.said and quiet < SPEAK_ANYWAY_EVERY):
+        if quiet < every or (line == self.said and quiet < (SPEAK_ANYWAY_EVERY if every else 0)):
             return ""
         self.said, self.said_at = line, now
-        return f"[{self.host}] {elapsed(now - self.started)}: {line}"
+        return f"{self.host}: {elapsed(now - self.started)}: {line}"
 
     def verdict(self, found: Mapping[str, Any], now: float) -> str:
         """Why waiting ends without success; empty while it is worth going on."""

@@ -177,14 +177,6 @@ def forget(run: str) -> None:
         os.unlink(_key_file(run))
 
 
-def terminal() -> bool:
-    """Whether the user sees a terminal. A task runs in a process of its own, without one, so its parent is asked."""
-    try:
-        return os.readlink(f"/proc/{os.getppid()}/fd/1").startswith(("/dev/pts/", "/dev/tty"))
-    except OSError:
-        return False
-
-
 def read_status(text: str, run: str) -> dict[str, Any]:
     """The hosts' reports as a host's program wrote them; none while there is no sound one of this run."""
     with contextlib.suppress(foreign.ForeignError):

@@ -35,7 +35,7 @@ OTHER_FORMS = (
 #: of the bytes still to come, kept free on top of them
 RESERVE = 0.05
 #: seconds between two lines of progress
-TELL_EVERY = 5.0
+TELL_EVERY = 2.0
 #: what the client says of a full disk where it does not give the number
 _NO_ROOM = "No space left on device"
 #: what it raises while nobody answers

@@ -11,6 +11,7 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import human
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import StoreError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.models import ARGUMENTS
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.progress_line import ProgressLine, terminal
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import fanout, models, push
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import Record
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fanout_routes
@@ -66,9 +67,11 @@ class ModelAction(push.StoreAction):
         return self._read(given, outlines=False).folders
 
     def _read(self, given: Sequence[Any], outlines: bool) -> models.Declared:
-        return models.declare(
-            given, not self._task.check_mode, lambda line: self.tell(f"sparkthor: {line}"), outlines=outlines
-        )
+        line = ProgressLine(terminal(), self._display.display, self._display.columns)
+        try:
+            return models.declare(given, not self._task.check_mode, line.tell, outlines=outlines)
+        finally:
+            line.end()
 
     def _inspect(self, pending: list[str], folders: dict[str, Any]) -> dict[str, Any]:
         if pending and not self._args["models"]:

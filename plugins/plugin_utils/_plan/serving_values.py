@@ -121,6 +121,8 @@ class ServingValues:
     #: what the watchdog asks for, and whether it answers completions; the same of the smaller model
     model: str = ""
     answers: bool = True
+    #: what is loaded, by which its former loads are known: the engine's record, the model's path, the split
+    load: dict[str, str] = field(default_factory=dict)
     smaller_model: str = ""
     smaller_answers: bool = True
     #: the watchdog's patience in seconds
@@ -219,6 +221,11 @@ def _engine_values(serving: Serving) -> dict[str, Any]:
         "not_carried": vllm_serve.not_carried(serving),
         "model": serving.names[0],
         "answers": bool(serving.planned.get("answers", True)),
+        "load": {
+            "engine": engine.record,
+            "model": serving.model_path,
+            "split": f"TP={serving.tensor_parallel} PP={serving.pipeline_parallel}",
+        },
         "smaller_model": serving.smaller_names[0] if serving.degraded else "",
         "smaller_answers": bool(serving.smaller.get("answers", True)),
         "watchdog": _watchdog(serving) if serving.is_head else {},

@@ -21,6 +21,7 @@ from ansible_collections.sparkthor.cluster.plugins.action import (
     engine_image_pull,
     engine_prepare,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.progress_line import ProgressLine
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import images, models, push
 
 from tests.unit.engine_lock import locked, write_wheels
@@ -343,7 +344,7 @@ def test_one_host_pulls_and_says_how_far_it_is(
     )
     said: list[str] = []
     monkeypatch.setattr(engine_image_pull.ActionModule, "tell", lambda self, line: said.append(line))
-    monkeypatch.setattr(engine_image_pull, "TELL_EVERY", 0.0)
+    monkeypatch.setattr(engine_image_pull, "ProgressLine", lambda *_given: ProgressLine(False, said.append, sparse=0.0))
     monkeypatch.setattr(engine_image_pull, "ASK_EVERY", 0.0)
     step = {"image": pull["image"]}
     variables = registered(spark_01=LACKS, spark_02=LACKS, spark_03=LACKS)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     former_head,
     hang,
     patience,
+    places,
     serving,
     watchdog_hands,
 )
@@ -52,6 +54,50 @@ def test_service_serves_then_restarts_a_broken_engine(engine: Engine, tmp_path: 
     ]
     assert said[-1].startswith("restarting: completion answered 500")
     assert said[-1].endswith("(restart, cause: completion)")
+
+
+def watched(tmp_path: Path, config: str, **more: Any) -> tuple[service.Service, Systemd, list[str]]:
+    """A watchdog whose configuration says what is loaded, and a clock that the test moves."""
+    settings = json.loads(Path(config).read_text())
+    settings["loads"] = str(tmp_path / "lasting/loads.json")
+    settings["load"] = {"engine": str(tmp_path / "none"), "model": str(tmp_path), "split": "TP=1 PP=3"}
+    Path(config).write_text(json.dumps(settings))
+    systemd = Systemd()
+    one, said = make_service(tmp_path, config, systemd, **more)
+    return one, systemd, said
+
+
+def test_a_load_is_timed_and_the_next_one_estimated(tmp_path: Path, config: str) -> None:
+    socket, now = json.loads(Path(config).read_text())["socket"], [50.0]
+    one, systemd, said = watched(tmp_path, config, clock=lambda: now[0], wall=lambda: 7.0)
+    systemd.unit["ExecMainStartTimestampMonotonic"] = "40000000"
+    assert one.round().line.startswith("loading: 20 % · loading weights")
+    state = json.loads((tmp_path / "run/state.json").read_text())
+    assert (state["load"]["stage"], state["load"]["seconds"], state["load"]["left"]) == ("loading weights", 10.0, None)
+    now[0] = 100.0
+    with Engine(socket).server as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        one.round()
+        settle(one)
+        assert one.round().line == "serving"
+        server.shutdown()
+    [load] = json.loads((tmp_path / "lasting/loads.json").read_text())["loads"]
+    assert (load["seconds"], load["stages"], load["ended"]) == (60.0, {"loading weights": 10.0}, 7.0)
+    assert "loaded in 1 min 00 s: before its first line 10 s, loading weights 50 s" in said
+    assert json.loads((tmp_path / "run/state.json").read_text())["load"] is None
+
+    again, _systemd, _said = watched(tmp_path, config, clock=lambda: 55.0)
+    os.unlink(socket)
+    again.runner.unit["ExecMainStartTimestampMonotonic"] = "40000000"  # type: ignore[attr-defined]  # our Systemd
+    assert again.round().line.endswith("about 50 s left")
+
+
+def test_an_engine_that_served_before_its_watchdog_came_is_no_load(engine: Engine, tmp_path: Path, config: str) -> None:
+    one, _systemd, _said = watched(tmp_path, config)
+    one.round()
+    settle(one)
+    assert one.round().line == "serving"
+    assert not (tmp_path / "lasting/loads.json").exists()
 
 
 def hung(engine: Engine, one: service.Service) -> None:
@@ -507,11 +553,12 @@ def test_the_watchdog_of_a_group_beside_another_writes_its_own_files_alone() -> 
     of_host, beside = (set(service.written(config)) for config in ({}, {"beside": "embed"}))
     assert of_host == {
         *(serving.STATE, serving.STARTS, serving.DEGRADED, "/run/sparkthor/watchdog/metrics.prom"),
-        *(hang.WANTED, former_head.MARKER),
+        *(hang.WANTED, former_head.MARKER, places.OWN.loads),
     }
     run = "/run/sparkthor/beside/embed"
     own = ("state.json", "vllm-starts.json", "degraded.json", "watchdog/metrics.prom")
-    assert beside == {hang.WANTED, *(f"{run}/{name}" for name in own)}
+    loads = "/var/lib/sparkthor/beside/embed/loads.json"
+    assert beside == {hang.WANTED, loads, *(f"{run}/{name}" for name in own)}
 
 
 def test_only_the_watchdog_of_the_hosts_own_group_asks_for_another_head(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,16 @@ def test_serving_group_without_a_change_is_ready_at_once(engine: Engine, tmp_pat
     assert systemd.calls == []
 
 
+def test_the_load_that_ended_says_what_took_how_long(engine: Engine, tmp_path: Path, config: str) -> None:
+    row = {"engine": "e", "model": "/m", "split": "TP=1 PP=3", "seconds": 61.0, "stages": {"compiling": 40.0}}
+    kept = tmp_path / "loads.json"
+    kept.write_text(json.dumps({"version": 1, "loads": [row | {"invocation": "aaa"}, row | {"invocation": "zzz"}]}))
+    Path(config).write_text(json.dumps({**json.loads(Path(config).read_text()), "loads": str(kept)}))
+    found = ensure(tmp_path, config, Systemd())
+    assert found.ready
+    assert found.loaded == "1 min 01 s: before its first line 40 s, compiling 21 s"
+
+
 def test_changed_file_restarts_once(engine: Engine, tmp_path: Path, config: str) -> None:
     systemd = Systemd()
     record(tmp_path)

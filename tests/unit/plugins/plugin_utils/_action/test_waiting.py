@@ -9,11 +9,11 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.waiting 
 
 def test_waiting_speaks_every_ten_seconds_at_most() -> None:
     waiting = Waiting("spark-01", 100, 3, 0.0)
-    assert waiting.say({"line": "loading: a"}, 0.0) == "[spark-01] 0 s: loading: a"
+    assert waiting.say({"line": "loading: a"}, 0.0) == "spark-01: 0 s: loading: a"
     assert waiting.say({"line": "loading: b"}, 4.0) == ""
-    assert waiting.say({"line": "loading: b"}, 12.0) == "[spark-01] 12 s: loading: b"
+    assert waiting.say({"line": "loading: b"}, 12.0) == "spark-01: 12 s: loading: b"
     assert waiting.say({"line": "loading: b"}, 30.0) == ""
-    assert waiting.say({"line": "loading: b"}, 75.0) == "[spark-01] 1 min 15 s: loading: b"
+    assert waiting.say({"line": "loading: b"}, 75.0) == "spark-01: 1 min 15 s: loading: b"
 
 
 def test_waiting_gives_up_with_the_reason() -> None:
