@@ -121,6 +121,21 @@ def test_every_unit_of_ours_is_in_the_code(page: Path) -> None:
     assert {unit for unit in units if unit not in SOURCES} == set()
 
 
+@pytest.mark.parametrize(
+    "folder", ["plugins", "roles", "playbooks", "tools", "lab", "recipes", "examples", "inventories"]
+)
+def test_every_page_that_the_code_names_exists(folder: str) -> None:
+    """Messages and comments lead a reader there."""
+    missing = set()
+    for path in sorted((TOP / folder).rglob("*")):
+        if path.suffix in (".py", ".yml", ".j2", ".sh"):
+            for name, anchor in re.findall(r"\b(docs/[\w/-]+\.md)(?:#([\w-]+))?", text_of(path)):
+                page = TOP / name
+                if not page.is_file() or (anchor and anchor not in anchors(page)):
+                    missing.add(f"{ids(path)}: {name}#{anchor}")
+    assert missing == set()
+
+
 @pytest.mark.parametrize("page", USER, ids=ids)
 def test_a_page_is_read_in_minutes(page: Path) -> None:
     words = len(text_of(page).split())

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 TOP = Path(__file__).resolve().parents[2]
-PAGES = sorted([TOP / "README.md", *TOP.glob("docs/*.md"), *TOP.glob("roles/*/README.md")])
+PAGES = sorted([TOP / "README.md", *TOP.glob("docs/**/*.md"), *TOP.glob("roles/*/README.md")])
 ROLES = sorted(path.name for path in (TOP / "roles").iterdir())
 #: what Ansible itself knows
 ANSIBLE = {"ansible_host", "ansible_user"}
