@@ -39,8 +39,7 @@ def fabric_problems(
     network is found in the facts stage.
     """
     groups = groups or {}
-    problems: list[Finding] = _group_problems(hosts, groups)
-    if problems:
+    if problems := _group_problems(hosts, groups):
         return problems
 
     def attempt(check: t.Callable[..., t.Any], *arguments: t.Any) -> t.Any:
@@ -78,8 +77,9 @@ def fabric_problems(
     if checked == "lan":
         attempt(check_no_overrides, by_host)
     else:
-        cages = fabric_values.check_cages(cage, names)
-        attempt(allot, names, checked, fabric_values.check_cidr(cidr), cages, by_host, addresses, places)
+        cages = attempt(fabric_values.check_cages, cage, names, checked)
+        if cages is not None:
+            attempt(allot, names, checked, fabric_values.check_cidr(cidr), cages, by_host, addresses, places)
     return problems
 
 
