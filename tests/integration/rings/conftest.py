@@ -1,0 +1,28 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lab of the scenario as the host layer's tests see it, and labs of other rings and lines, gone afterwards."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from sparklab import Lab
+
+from tests.integration.host_layer.conftest import records  # noqa: F401  (a fixture)
+from tests.integration.sites import TOP, Maker, Site
+
+
+@pytest.fixture(scope="session")
+def site() -> Iterator[Maker]:
+    maker = Maker()
+    yield maker
+    maker.destroy()
+
+
+@pytest.fixture(scope="session")
+def ring() -> Site:
+    """The ring of four that the scenario converged."""
+    return Site(Lab(os.environ["SPARKLAB_NAME"], home=TOP / ".lab"), TOP / "inventories/4spark_ring")
