@@ -61,6 +61,26 @@ DRAWN = re.compile("\r|\x1b\\[[0-9]*[AKJ]")
 SUBNET = os.environ.get("SPARKLAB_SUBNET", "10.79.56.0/24")
 
 
+class Told(Run):
+    """What a run said, of hosts alone."""
+
+    @property
+    def changed(self) -> dict[str, int]:
+        return {host: count for host, count in super().changed.items() if host != "localhost"}
+
+    @property
+    def why(self) -> str:
+        """What Ansible shows as errors before the recap."""
+        before = self.output.rpartition("PLAY RECAP")[0]
+        return " ".join(before[before.find("[ERROR]") :].split()) if "[ERROR]" in before else ""
+
+    def refused(self, host: str, field: str, fix: str = "leave the host out (--limit)") -> None:
+        """The run stopped, and said before the recap whose word it was, of what, and what to do about it."""
+        assert self.rc != 0, self.output
+        for word in (host, field, fix):
+            assert word in self.why, (word, self.output)
+
+
 @dataclass
 class Edge:
     """The lab with its controller; what each run may write there is given, and all else is held against it."""
@@ -107,7 +127,7 @@ class Edge:
         lines = self.on(host, f"cd {STORE} 2>/dev/null && find -L . -type f -not -path '*/.*' -exec sha256sum {{}} +")
         return {line[66:]: line[:64] for line in lines.splitlines()}
 
-    def play(self, playbook: str, *words: str, may: tuple[str, ...] = (), fleet: bool = True, **given: Any) -> Run:
+    def play(self, playbook: str, *words: str, may: tuple[str, ...] = (), fleet: bool = True, **given: Any) -> Told:
         """A run of the installed collection on a terminal, with nothing of this checkout's configuration."""
         command = [str(Path(sys.executable).with_name("ansible-playbook")), f"sparkthor.cluster.{playbook}"]
         command += [f"--inventory={self.inventory}"] if fleet else []
@@ -117,8 +137,9 @@ class Edge:
         before = self.files()
         begun = time.monotonic()
         rc, said = on_a_terminal(command, self.home, self.environment())
-        run = Run(rc, time.monotonic() - begun, DRAWN.sub("", said))
-        print(f"{playbook} {' '.join(words)}: {rc} after {run.seconds:.0f} s", flush=True)
+        run = Told(rc, time.monotonic() - begun, DRAWN.sub("", said))
+        why = run.why[:400] if rc else ""
+        print(f"{playbook} {' '.join(words)}: {rc} after {run.seconds:.0f} s {why}", flush=True)
         shown = [line for line in run.output.split("\n") if ACTED_ON.search(line)]
         assert not shown, shown
         after = self.files()
