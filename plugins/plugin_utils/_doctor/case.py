@@ -118,22 +118,25 @@ def _plain(text: str) -> t.Any:
         return text
 
 
-_ARGUMENTS = re.compile(r"non-default args: (\{.*\})\s*$")
+_ARGUMENTS = "non-default args: "
+#: characters of them, at most
+_MOST_ARGUMENTS = 1 << 20
 _VERSION = re.compile(r"(?:vLLM API server version|LLM engine \(v)\s*(\d+\.\d+(?:\.\d+)?[^\s)]*)")
 
 
 def log_arguments(log: Log) -> Iterator[Serve]:
     """What vLLM itself printed of its arguments, newest last; only the newest start of a log counts."""
-    position = log.text.rfind("non-default args: {")
+    position = log.text.rfind(_ARGUMENTS + "{")
     if position < 0:
         return
     start = log.text.rfind("\n", 0, position) + 1
     end = log.text.find("\n", position)
-    match = _ARGUMENTS.search(log.text[start : end if end > 0 else len(log.text)])
-    if not match:
+    # no expression: a line is as long as whoever wrote it wants
+    told = log.text[position + len(_ARGUMENTS) : end if end > 0 else len(log.text)].rstrip()
+    if not told.endswith("}") or len(told) > _MOST_ARGUMENTS:
         return
     try:
-        given = ast.literal_eval(match[1])
+        given = ast.literal_eval(told)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return
     if not isinstance(given, dict):

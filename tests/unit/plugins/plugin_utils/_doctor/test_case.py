@@ -46,3 +46,13 @@ def test_the_newest_arguments_of_a_log_count() -> None:
 @pytest.mark.parametrize("text", ["non-default args: {'a': ", "non-default args: {1+}", "non-default args: {'a'}", ""])
 def test_a_cut_line_of_arguments_is_passed_over(text: str) -> None:
     assert list(log_arguments(Log("a", "x", text))) == []
+
+
+@pytest.mark.parametrize(
+    "part", ["non-default args: {} ", "non-default args: {", "non-default args: {}}", "non-default args: {'a': ("]
+)
+def test_a_hostile_line_of_arguments_is_read_to_an_end(part: str) -> None:
+    """Megabytes of it took time with their square, which are hours."""
+    text = part * (4_000_000 // len(part)) + "y"
+    for line in (text, text + "}", "non-default args: {'a': 1}\n" + text):
+        assert list(log_arguments(Log("h", "journal", line))) == []
