@@ -44,6 +44,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "nccl_conf": {"restore": True},
     "netplan_apply": {"state": "adopted", "links": []},
     "node_info": {},
+    "os_update": {"state": "planned"},
     "ray_info": {},
     "rdma_info": {},
     "store_receive": {"root": "/nowhere", "parts": []},

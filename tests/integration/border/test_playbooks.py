@@ -33,7 +33,7 @@ WORDS: dict[str, tuple[str, ...]] = {
 }
 PLAYBOOKS = (
     *("capture", "doctor", "drain", "drift", "host_layer", "keys", "models", "monitoring", "reboot", "report"),
-    *("restart", "rollback", "site", "start", "status", "stop", "switch_model", "upgrade", "verify"),
+    *("restart", "rollback", "site", "start", "status", "stop", "switch_model", "update", "upgrade", "verify"),
 )
 
 

@@ -1,0 +1,101 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an update of the hosts' packages will do, and whether a host is as sound after it.  On the controller; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import host_gpu
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import host_check
+
+#: packages named for each host; the others are counted
+NAMED: Final = 12
+#: what an owner wants to see first
+_FIRST: Final = ("linux-", "nvidia-", "libnvidia", "cuda", "rdma", "libibverbs", "mlnx", "docker", "containerd")
+
+
+def order(hosts: Sequence[str], heads: Sequence[str]) -> list[str]:
+    """Workers first, each by itself; a head only when they are done."""
+    return [*(host for host in hosts if host not in heads), *heads]
+
+
+def _packages(plan: Mapping[str, Any]) -> list[str]:
+    changes = [f"{one['name']} {one['old']} -> {one['new']}" for one in plan.get("updates") or ()]
+    changes += [f"{one['name']} {one['new']} (new)" for one in plan.get("new") or ()]
+    changes += [f"{one['name']} {one['old']} (goes)" for one in plan.get("removed") or ()]
+    changes.sort(key=lambda text: (not text.startswith(_FIRST), text))
+    more = [f"and {len(changes) - NAMED} more"] if len(changes) > NAMED else []
+    return [*changes[:NAMED], *more]
+
+
+def lines(
+    plans: Mapping[str, Mapping[str, Any]], heads: Sequence[str], before: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """Order, packages, way back and firmware, for people. ``before`` is each host's status."""
+    changing = [host for host in order(list(plans), heads) if _packages(plans[host])]
+    found = []
+    for number, host in enumerate(changing, 1):
+        reboot = ", and a reboot" if plans[host].get("reboots") else ""
+        found.append(f"{number}. {host}: {'; '.join(_packages(plans[host]))}{reboot}")
+    if changing:
+        found.append("way back: each host's former packages, put aside on it before anything changes")
+        found.append("a host that fails its proof gets them back, and those after it stay as they are")
+    else:
+        found.append("no host has an update")
+    return [*found, *firmware_lines(plans, before)]
+
+
+def firmware_lines(plans: Mapping[str, Mapping[str, Any]], before: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Firmware that differs between hosts of one kind; it is named and never written."""
+    kinds: dict[str, dict[str, dict[str, list[str]]]] = {}
+    for host, plan in plans.items():
+        status = before.get(host) or {}
+        kind = str((status.get("node") or {}).get("kind") or "")
+        known = {**(plan.get("firmware") or {})}
+        if nic := (status.get("versions") or {}).get("NIC firmware"):
+            known["ConnectX"] = nic
+        for name, version in known.items():
+            kinds.setdefault(kind, {}).setdefault(str(name), {}).setdefault(str(version), []).append(host)
+    return [
+        f"firmware differs, and is not written: {name} is "
+        + ", ".join(f"{version} on {', '.join(hosts)}" for version, hosts in sorted(versions.items()))
+        for by_name in kinds.values()
+        for name, versions in sorted(by_name.items())
+        if len(versions) > 1
+    ]
+
+
+def _of_kernel(host: str, node: Mapping[str, Any]) -> list[Finding]:
+    return [
+        *host_check.handover_problems(host, node),
+        *host_check.known_bad_problems(host, node, host_check.KNOWN_BAD),
+        *host_check.torn_problems(host, node),
+    ]
+
+
+def worse(host: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What is worse on a host than before its update; ``before`` and ``now`` are its status."""
+    node, former = now.get("node") or {}, before.get("node") or {}
+    found = []
+    what, fix = host_gpu.missing(node)
+    if what:
+        found.append(f"{what}; {fix}")
+    elif (node.get("gpus") or 0) < (former.get("gpus") or 0):
+        found.append(f"it has {node.get('gpus') or 0} GPUs, and had {former['gpus']}")
+    links = {link["netdev"]: link for link in (now.get("rdma") or {}).get("links") or ()}
+    for link in (before.get("rdma") or {}).get("links") or ():
+        seen = links.get(link["netdev"])
+        if seen is None:
+            found.append(f"{link['netdev']} is gone")
+        elif link.get("state") == "up" and seen.get("state") != "up":
+            found.append(f"{link['netdev']} has no carrier, and had one")
+    known = {problem.what for problem in _of_kernel(host, former)}
+    found += [f"{problem.what} (fix: {problem.fix})" for problem in _of_kernel(host, node) if problem.what not in known]
+    failed = {name for name, unit in (before.get("units") or {}).items() if unit.get("active") == "failed"}
+    for name, unit in (now.get("units") or {}).items():
+        if unit.get("active") == "failed" and name not in failed:
+            found.append(f"{name} has failed ({unit.get('result') or 'no reason'})")
+    return found

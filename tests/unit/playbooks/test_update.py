@@ -1,0 +1,78 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who is updated, who is taken back, and who is left alone: the playbook's own tasks, with a line of a log for each
+step on a host."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+TOP = Path(__file__).resolve().parents[3]
+HOSTS = {"ray_head": ["a"], "ray_workers": ["b", "c"]}
+STEP, REBOOT = "sparkthor.cluster.os_update", "sparkthor.cluster.host_builtin"
+
+
+def stand_in(task: dict[str, Any]) -> dict[str, Any]:
+    """The task with a line of the log in the place of the module; the host and step in ``breaks`` fail."""
+    if "block" in task:
+        return {**task, **{part: [stand_in(one) for one in task[part]] for part in ("block", "rescue")}}
+    state = task.pop(STEP)["state"] if STEP in task else "rebooted" if task.pop(REBOOT, None) else ""
+    if state:
+        task["ansible.builtin.shell"] = (
+            f"echo {{{{ inventory_hostname }}}} {state} >> {{{{ log }}}}; [ '{{{{ inventory_hostname }}}} {state}' != "
+            "'{{ breaks }}' ]"
+        )
+    return {**task, **({"retries": 1, "delay": 0} if "retries" in task else {})}
+
+
+@pytest.mark.parametrize(
+    ("breaks", "steps"),
+    [
+        ("", ["b updated", "b proven", "c updated", "c proven", "a updated", "a proven"]),
+        ("b updated", ["b updated", "b taken_back", "b rebooted"]),
+        ("c proven", ["b updated", "b proven", "c updated", *["c proven"] * 2, "c taken_back", "c rebooted"]),
+        ("a updated", ["b updated", "b proven", "c updated", "c proven", "a updated", "a taken_back", "a rebooted"]),
+    ],
+)
+def test_one_host_that_fails_is_taken_back_and_stops_the_rest(tmp_path: Path, breaks: str, steps: list[str]) -> None:
+    plays = yaml.safe_load((TOP / "playbooks" / "update.yml").read_text())
+    own = [stand_in(task) for task in yaml.safe_load((TOP / "playbooks" / "tasks" / "update.yml").read_text())]
+    chosen = []
+    for play in plays:
+        if play["name"].startswith("Update the"):
+            chosen.append({**play, "tasks": own, "become": False})
+        if play["name"] in ("Serve again", "Say what came of it"):
+            serves = [{"name": "Serve", "ansible.builtin.shell": "echo serves >> {{ log }}"}]
+            chosen.append({**play, "become": False, **({"tasks": serves} if play["name"] == "Serve again" else {})})
+    (tmp_path / "play.yml").write_text(yaml.safe_dump(chosen))
+    (tmp_path / "hosts.yml").write_text(
+        yaml.safe_dump({"cluster": {"children": {name: {"hosts": dict.fromkeys(HOSTS[name])} for name in HOSTS}}})
+    )
+    variables = {"log": str(tmp_path / "log"), "breaks": breaks, "__update_wanted": True, "ansible_connection": "local"}
+    variables |= {"__update_plan": {"reboots": True}, "ansible_python_interpreter": sys.executable}
+    (tmp_path / "vars.yml").write_text(yaml.safe_dump(variables))
+    command = [
+        str(Path(sys.executable).with_name("ansible-playbook")),
+        "-i",
+        "hosts.yml",
+        "-e",
+        "@vars.yml",
+        "play.yml",
+    ]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, env={**os.environ, "ANSIBLE_NOCOLOR": "1"}
+    )
+    assert (tmp_path / "log").read_text().splitlines() == [*steps, "serves"], done.stdout
+    # and whoever started it hears of it
+    assert (done.returncode == 0) == (not breaks), done.stdout
+    if breaks:
+        assert f"{breaks[0]}: " in done.stdout
+        assert "It has its former packages again" in done.stdout

@@ -1,0 +1,174 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Updates of packages over an apt and a dpkg of a few lines; the scenario ``lifecycle`` has real ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state import os_update
+
+#: apt 2.7's words
+SIMULATED = """\
+Reading package lists...
+Inst libc6 [2.39-0ubuntu8.5] (2.39-0ubuntu8.6 Ubuntu:24.04/noble-updates [arm64]) [libc6:arm64 ]
+Inst nvidia-driver-580-open [580.159.03-0ubuntu1] (580.178.04-0ubuntu1 NVIDIA [arm64])
+Inst linux-image-7.0.0-1019-nvidia (7.0.0-1019.19 Ubuntu [arm64])
+Remv old-tool [1:2.0-1]
+Conf libc6 (2.39-0ubuntu8.6 Ubuntu:24.04/noble-updates [arm64])
+"""
+
+
+class Host:
+    """A host's packages: what is installed, and what a repository has."""
+
+    def __init__(self, folder: Path, broken: Sequence[str] = (), gone: Sequence[str] = ()) -> None:
+        self.folder = folder
+        self.installed = {"libc6": "2.39-0ubuntu8.5", "nvidia-driver-580-open": "580.159.03-0ubuntu1"}
+        self.installed["old-tool"] = "1:2.0-1"
+        self.broken, self.gone = broken, gone
+        self.calls: list[list[str]] = []
+
+    def run(self, argv: list[str], _seconds: float) -> tuple[int, str, str]:
+        self.calls.append(argv)
+        if argv[0] == "dpkg-query":
+            return 0, "".join(f"{name}\t{version}\tinstalled\n" for name, version in self.installed.items()), ""
+        if argv[0] == "sh" and "apt-get" in argv[2]:
+            return self.download(argv[4:])
+        if argv[0] != "apt-get":
+            return 127, "", "not installed"
+        if "--simulate" in argv:
+            return 0, SIMULATED, ""
+        if "--download-only" in argv:
+            return 0, "", ""
+        if "install" in argv:
+            return self.install(argv[argv.index("install") + 1 :])
+        return 0, "", ""
+
+    def download(self, argv: list[str]) -> tuple[int, str, str]:
+        wanted = [word.split("=", 1) for word in argv]
+        if any(name in self.gone for name, _version in wanted):
+            return 100, "", "E: Version was not found"
+        for name, version in wanted:
+            (self.folder / "back" / f"{name}_{version.replace(':', '%3a')}_arm64.deb").touch()
+        return 0, "", ""
+
+    def install(self, words: list[str]) -> tuple[int, str, str]:
+        failed = ""
+        for word in words:
+            if word.endswith("-"):
+                self.installed.pop(word[:-1], None)
+            elif word.endswith(".deb"):
+                name, version, _arch = Path(word).name.split("_")
+                self.installed[name] = version.replace("%3a", ":")
+            else:
+                name, _equals, version = word.partition("=")
+                self.installed[name] = version
+                failed = name if name in self.broken else failed
+        return (100, "", f"E: Sub-process dpkg: {failed}") if failed else (0, "", "")
+
+
+def make(tmp_path: Path, **more: Sequence[str]) -> tuple[Host, os_update.OsUpdate]:
+    host = Host(tmp_path, **more)
+    return host, os_update.OsUpdate(host.run, str(tmp_path), str(tmp_path / "archives"))
+
+
+def test_what_apt_would_do() -> None:
+    plan = os_update.parse(SIMULATED)
+    assert plan.updates[1] == {
+        **{"name": "nvidia-driver-580-open", "old": "580.159.03-0ubuntu1", "new": "580.178.04-0ubuntu1"}
+    }
+    assert plan.new == [{"name": "linux-image-7.0.0-1019-nvidia", "new": "7.0.0-1019.19"}]
+    assert plan.removed == [{"name": "old-tool", "old": "1:2.0-1"}]
+    assert plan.reboots
+    assert not os_update.parse("Inst less [590-1] (590-2 Ubuntu [arm64])\n").reboots
+
+
+def test_an_update_and_its_way_back(tmp_path: Path) -> None:
+    host, update = make(tmp_path)
+    before = dict(host.installed)
+    assert update.fetch(update.plan([])) == []
+    assert host.installed == before
+    assert update.take_back().words == []
+    update.apply()
+    assert host.installed == {
+        "libc6": "2.39-0ubuntu8.6",
+        "nvidia-driver-580-open": "580.178.04-0ubuntu1",
+        "linux-image-7.0.0-1019-nvidia": "7.0.0-1019.19",
+    }
+    assert update.take_back().words
+    assert host.installed == before
+    # done once
+    assert update.take_back().words == []
+    assert json.loads((tmp_path / "record.json").read_text())["state"] == "taken_back"
+
+
+def test_an_update_that_fails_is_taken_back(tmp_path: Path) -> None:
+    host, update = make(tmp_path, broken=["libc6"])
+    before = dict(host.installed)
+    update.fetch(update.plan([]))
+    with pytest.raises(os_update.UpdateError, match="apt-get install ended with 100: E: Sub-process dpkg: libc6"):
+        update.apply()
+    assert host.installed != before
+    update.take_back()
+    assert host.installed == before
+
+
+def test_what_nobody_has_any_more_is_named(tmp_path: Path) -> None:
+    _host, update = make(tmp_path, gone=["old-tool"])
+    assert update.fetch(update.plan([])) == ["old-tool=1:2.0-1"]
+    # the others are there all the same
+    assert len(list((tmp_path / "back").glob("*.deb"))) == 2
+    # whoever went on without a way back is told so
+    update.apply()
+    with pytest.raises(os_update.UpdateError, match=r"after the way back old-tool is absent, not 1:2\.0-1"):
+        update.take_back()
+
+
+def test_a_package_in_apts_own_cache_is_not_fetched(tmp_path: Path) -> None:
+    host, update = make(tmp_path, gone=["old-tool"])
+    (tmp_path / "archives").mkdir()
+    (tmp_path / "archives" / "old-tool_1%3a2.0-1_all.deb").touch()
+    assert update.fetch(update.plan([])) == []
+    assert not any("old-tool=1:2.0-1" in call for call in host.calls)
+
+
+def test_nothing_is_installed_that_was_not_planned(tmp_path: Path) -> None:
+    host, update = make(tmp_path)
+    plan = update.plan(["libc6"])
+    assert host.calls[-1][-3:] == ["install", "--only-upgrade", "libc6"]
+    update.fetch(plan)
+    update.apply()
+    installs = [call for call in host.calls if "--option" in call and "Dpkg::Options::=--force-confold" in call]
+    assert installs[-1][-4:] == [
+        *("libc6=2.39-0ubuntu8.6", "nvidia-driver-580-open=580.178.04-0ubuntu1"),
+        *("linux-image-7.0.0-1019-nvidia=7.0.0-1019.19", "old-tool-"),
+    ]
+
+
+def test_an_update_that_nobody_prepared(tmp_path: Path) -> None:
+    _host, update = make(tmp_path)
+    for step in (update.apply, update.take_back):
+        with pytest.raises(os_update.UpdateError, match="no update was prepared on this host"):
+            step()
+
+
+def test_firmware_is_read_as_far_as_a_tool_shows_it(tmp_path: Path) -> None:
+    devices = {"Devices": [{"Name": "Embedded Controller", "Version": "0x02004e18"}, {"Name": "USB hub"}]}
+
+    def run(argv: list[str], _seconds: float) -> tuple[int, str, str]:
+        if argv[0] == "fwupdmgr":
+            assert argv[1] == "get-devices"
+            return 0, json.dumps(devices), ""
+        return 0, "9A.0B.21.00.00\n", ""
+
+    found = os_update.OsUpdate(run, str(tmp_path)).firmware()
+    assert found["Embedded Controller"] == "0x02004e18"
+    assert found["VBIOS"] == "9A.0B.21.00.00"
+    assert "USB hub" not in found
+    nothing = os_update.OsUpdate(lambda _argv, _seconds: (0, "[N/A]", ""), str(tmp_path)).firmware()
+    assert set(nothing) <= {"BIOS"}
