@@ -26,7 +26,8 @@ ROLES = Path(__file__).parents[3] / "roles"
 @cache
 def own_variables(roles: Path) -> dict[str, Any]:
     """Defaults and variables of all roles, not yet templated."""
-    loader, found = DataLoader(), {}
+    loader = DataLoader()
+    found: dict[str, Any] = {}
     for part in ("defaults", "vars"):
         for path in sorted(roles.glob(f"*/{part}/main.yml")):
             found.update(loader.load_from_file(str(path), trusted_as_template=True) or {})
