@@ -14,7 +14,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.role_val
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import play_roles
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared, Templated
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import host_name, roles
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import compare, values
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import cabling_check, compare, values
 
 #: roles that own a folder which a variable names
 _GIVEN_FOLDERS = frozenset(("engine", "model_store", "ray_node", "vllm_serve"))
@@ -43,7 +43,10 @@ class ActionModule(Action):
         folders = self._folders() if _GIVEN_FOLDERS & set(compared) else {}
         probe = arguments["probe"]
         if probe:
-            probe = {**probe, "links": compare.with_peers(probe.get("links") or [], self.vars.get("hostvars") or {})}
+            probe = {
+                **probe,
+                "links": cabling_check.with_peers(probe.get("links") or [], self.vars.get("hostvars") or {}),
+            }
         outcome: dict[str, Any] = {
             "changed": False,
             "converged": list(dict.fromkeys(item["role"] for item in comparisons)),

@@ -437,6 +437,15 @@ def _known_libraries(venv: str) -> Mapping[str, Any]:
     return marker.get("libraries") or _libraries(venv, str(marker.get("minor", "")))
 
 
+def difference(arguments: Mapping[str, Any]) -> str:
+    """What is not as the arguments of the module ``engine_venv`` want it.  Raises EngineError."""
+    wanted = wanted_of(arguments, {})
+    found = inspect(wanted)
+    if not found.problems:
+        kernel_remarks(wanted, found.real)
+    return "; ".join(found.problems)
+
+
 def kernel_remarks(wanted: Wanted, folder: str) -> list[str]:
     """What is to be said of a built environment's kernels. Raises EngineError where they cannot serve the model."""
     return _check_kernels(wanted, _known_libraries(folder))

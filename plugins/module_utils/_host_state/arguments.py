@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 _STRINGS: dict[str, Any] = {"type": "list", "elements": "str", "default": []}
@@ -87,3 +88,16 @@ def _units() -> dict[str, Any]:
         },
         required_one_of=[("name", "names")],
     )
+
+
+def checked(spec: dict[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """A module's arguments as the module itself would see them, for who compares before it is called.
+
+    Raises ValueError.
+    """
+    from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+    result = ArgumentSpecValidator(spec).validate(dict(arguments))
+    if result.error_messages:
+        raise ValueError("; ".join(result.error_messages))
+    return dict(result.validated_parameters)

@@ -9,7 +9,11 @@ disabled is handled first, so that it stops with the configuration it was starte
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.accounts import plan_accounts
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.arguments import argument_spec, checked
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.host import Changes, Host, Result
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.originals import Originals
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.paths import PathPlanner
@@ -17,6 +21,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.rest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sysctls import plan_sysctl
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.units import UnitManager
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import Wanted
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 
 
 class HostState:
@@ -52,3 +57,13 @@ class HostState:
         if wanted.restore:
             self.originals.close()
         return changes.result
+
+
+def difference(arguments: Mapping[str, Any]) -> str:
+    """What is not as the arguments of the module ``host_state`` want it; nothing is changed."""
+    params = checked(argument_spec(), arguments)
+    found = HostState(Wanted.parse(params), Host(run=run_limited, timeout=params["timeout"]), True).run()
+    if not (found.changed or found.deferred_units or found.warnings):
+        return ""
+    parts = found.changed_paths + found.changed_units + found.changed_accounts + found.changed_sysctls
+    return ", ".join([*parts, *found.deferred_units, *found.warnings]) or "systemd reads its units again"

@@ -8,8 +8,10 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.arguments import checked
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.host import Host
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.state import HostState
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import Wanted
@@ -253,3 +255,13 @@ class Firewall:
             "confirmed": False,
             "diff": diff,
         }
+
+
+def difference(arguments: Mapping[str, Any]) -> str:
+    """What is not as the arguments of the module ``firewall_apply`` want it; nothing is changed."""
+    firewall = Firewall(checked(ARGUMENTS, arguments), True)
+    if firewall.unconfirmed():
+        return "an unconfirmed change of the firewall is armed"
+    found = firewall.start()
+    what = ", ".join(found["changed_paths"] + found["changed_units"]) or "the loaded table"
+    return what if found["changed"] else ""

@@ -159,3 +159,14 @@ class Source:
                 if line.ineffective
             ],
         }
+
+
+def difference(arguments: Mapping[str, Any]) -> str:
+    """The file, if it is not as the arguments of the module ``nccl_conf`` want it; nothing is written."""
+    try:
+        with open(SYSTEM_FILE, "rb") as stream:
+            before = stream.read()
+    except FileNotFoundError:
+        before = b""
+    present = {str(key): str(value) for key, value in arguments["present"].items()}
+    return "" if edit(before, present, list(arguments["absent"])) == before else SYSTEM_FILE

@@ -15,8 +15,10 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.arguments import checked
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import command
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
     link_state,
@@ -86,8 +88,9 @@ ARGUMENTS: dict[str, Any] = {
 }
 
 
-def difference(params: dict[str, Any]) -> str:
+def difference(arguments: Mapping[str, Any]) -> str:
     """What is not as the arguments of the module ``netplan_apply`` want it, in a few words; nothing is written."""
+    params = checked(ARGUMENTS, arguments)
     if armed():
         return "an unconfirmed network change is armed"
     if params["state"] == "present":

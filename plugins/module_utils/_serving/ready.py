@@ -22,6 +22,10 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     serving,
     watchdog,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
+
+#: seconds for the one completion that proves serving; a busy engine is asked again, at leisure, by its role
+COMPARED = 5.0
 
 
 class ReadyError(Exception):
@@ -226,3 +230,12 @@ def deadline_problem(found: Mapping[str, Any]) -> str:
                 f"this cluster; set at least {max(1, math.ceil(4 * usual))}"
             )
     return ""
+
+
+def difference(arguments: Mapping[str, Any]) -> str:
+    """What is not as the arguments of the module ``vllm_service`` want it; nothing is started."""
+    if arguments["state"] == "kept":
+        return "" if kept.newest_is_present(arguments["paths"]) else "what serves is not kept for a rollback yet"
+    found = ensure(**paths_of(str(arguments.get("group") or "")), start=True, check=True, patience=COMPARED)
+    problem = deadline_problem(dataclasses.asdict(found))
+    return problem or ("" if found.ready and not found.changed else found.line or "it does not serve")

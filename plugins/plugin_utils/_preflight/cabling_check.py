@@ -228,3 +228,18 @@ def _another_order(plan: Plan, ends: Mapping[cabling.End, set[cabling.End]]) -> 
             "host"
         )
     return f"the cables join the hosts in another order: list them as {', '.join(order)} (the first is the head)"
+
+
+def with_peers(links: Sequence[Mapping[str, t.Any]], hostvars: Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
+    """The links, each with ``peer_up``: whether the NIC at its other end was up before anything was probed.
+
+    A link whose both ends were up and that has no carrier will not get one by waiting, and no host knows both.
+    """
+    up = {peer: _up(hostvars, peer) for peer in {link.get("peer") for link in links} if peer}
+    return [{**link, "peer_up": link.get("peer_netdev") in up.get(link.get("peer"), ())} for link in links]
+
+
+def _up(hostvars: Mapping[str, t.Any], peer: str) -> set[str]:
+    facts = (hostvars[peer].get("ansible_facts") or {}) if peer in hostvars else {}
+    interfaces = (facts.get("sparkthor_node") or {}).get("interfaces") or []
+    return {item["name"] for item in interfaces if item.get("up")}

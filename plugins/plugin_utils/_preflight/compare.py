@@ -96,21 +96,6 @@ def prepare(role: str, calls: Iterable[tuple[str, Arguments]], variables: dict[s
     return prepared or [{"role": role}]
 
 
-def with_peers(links: Sequence[Mapping[str, Any]], hostvars: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The links, each with ``peer_up``: whether the NIC at its other end was up before anything was probed.
-
-    A link whose both ends were up and that has no carrier will not get one by waiting, and no host knows both.
-    """
-    up = {peer: _up(hostvars, peer) for peer in {link.get("peer") for link in links} if peer}
-    return [{**link, "peer_up": link.get("peer_netdev") in up.get(link.get("peer"), ())} for link in links]
-
-
-def _up(hostvars: Mapping[str, Any], peer: str) -> set[str]:
-    facts = (hostvars[peer].get("ansible_facts") or {}) if peer in hostvars else {}
-    interfaces = (facts.get("sparkthor_node") or {}).get("interfaces") or []
-    return {item["name"] for item in interfaces if item.get("up")}
-
-
 def converged_everywhere(wanted: Sequence[str], results: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Roles, in their order, that have nothing to do on any host, up to the first that has.
 

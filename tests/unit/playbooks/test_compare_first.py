@@ -60,7 +60,7 @@ def test_every_module_that_answers_is_compared_on_the_host() -> None:
     from ansible_collections.sparkthor.cluster.plugins.module_utils._drift import compare
 
     # the options of vLLM are checked on the controller, and for an image Docker has to be asked
-    assert compared.COMPARED | {"ray_info"} == set(compare.COMPARISONS) | {"vllm_options", "engine_image"}
+    assert compared.COMPARED | {"ray_info"} == set(compare.DIFFERENCES) | {"vllm_options", "engine_image"}
 
 
 def test_the_play_ends_where_nothing_differs() -> None:

@@ -40,18 +40,20 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Comparisons that answer by their name, and the arguments they were asked with."""
     names: list[str] = []
 
-    def same(arguments: dict[str, Any]) -> None:
+    def same(arguments: dict[str, Any]) -> str:
         names.append(arguments["name"])
+        return ""
 
-    def differs(arguments: dict[str, Any]) -> None:
+    def differs(arguments: dict[str, Any]) -> str:
         names.append(arguments["name"])
-        raise compare.Drift("/etc/x")
+        return "/etc/x"
 
-    def broken(arguments: dict[str, Any]) -> None:
+    def broken(arguments: dict[str, Any]) -> str:
         names.append(arguments["name"])
         raise KeyError
 
-    monkeypatch.setattr(compare, "COMPARISONS", {"same": same, "differs": differs, "broken": broken})
+    known = {"same": same, "differs": differs, "broken": broken}
+    monkeypatch.setattr(compare, "DIFFERENCES", {name: lambda found=found: found for name, found in known.items()})
     return names
 
 

@@ -140,27 +140,3 @@ def test_engines_that_do_not_fit_together_are_not_converged() -> None:
     wanted = ["engine", "ray_node"]
     assert compare.converged_everywhere(wanted, {"one": engine("2.60.0"), "two": engine("2.60.0+cu13")}) == wanted
     assert compare.converged_everywhere(wanted, {"one": engine("2.60.0"), "two": engine("2.61.0")}) == []
-
-
-def peers_up(links: list[dict[str, Any]], hostvars: dict[str, Any]) -> dict[str, bool]:
-    return {item["netdev"]: item["peer_up"] for item in compare.with_peers(links, hostvars)}
-
-
-def facts(**up: bool) -> dict[str, Any]:
-    interfaces = [{"name": name, "up": value} for name, value in up.items()]
-    return {"ansible_facts": {"sparkthor_node": {"interfaces": interfaces}}}
-
-
-def link(netdev: str, peer: str, peer_netdev: str) -> dict[str, Any]:
-    return {"netdev": netdev, "peer": peer, "peer_netdev": peer_netdev}
-
-
-def test_the_state_of_the_other_end_goes_along() -> None:
-    links = [link("p0", "b", "p1"), link("q0", "b", "q1"), link("p1", "c", "p0"), link("s0", "", "")]
-    hostvars = {"b": facts(p1=True, q1=False), "c": facts(p1=True)}
-    assert peers_up(links, hostvars) == {"p0": True, "q0": False, "p1": False, "s0": False}
-    assert "peer_up" not in links[0], "the plan itself stays as it is"
-
-
-def test_a_peer_without_facts_is_not_known_to_be_up() -> None:
-    assert peers_up([link("p0", "b", "p1"), link("p1", "c", "p0")], {"b": {}}) == {"p0": False, "p1": False}
