@@ -121,8 +121,13 @@ _value:
       description: Operations that the last prompt token of O(max_model_len) costs.
       type: int
     decode_tokens_per_second_bound:
-      description: What memory bandwidth allows for one stream; real runs reach about half.
+      description: What memory bandwidth allows for one stream without a drafter.
       type: float
+    tokens_per_second:
+      description:
+        - Least and most tokens per second of one stream, V(any), and with a drafter those of V(prose), V(code) and
+          V(structured) text. The split's traffic over RoCE is counted.
+      type: dict
     ranks:
       description: The same numbers as lists, one entry a rank.
       type: dict

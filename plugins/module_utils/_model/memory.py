@@ -13,7 +13,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model import advice, beside, defaults, known, overhead
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model import (
+    advice,
+    beside,
+    defaults,
+    known,
+    overhead,
+    speed,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import (
     ATTENTION_FREE,
     text_config,
@@ -55,6 +62,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.weights i
     drafter_bytes,
     estimate_weights,
     loaded_share,
+    reads,
     weights_from_tensors,
 )
 
@@ -185,7 +193,7 @@ def _planned(config: Mapping[str, Any], asked: Options) -> dict[str, Any]:
         "unknown": [*strange, *filter(None, [drafter.unknown])],
         **_model_sizes(shape, weights, ranks),
         **_cache_sizes(cache, made, ranks, version),
-        **_speed(asked, weights, tensor),
+        **_speed(asked, shape, weights, step),
         "overhead_bytes_per_rank": sum(parts.values()),
         "overhead_parts": parts,
         "gpu_memory_utilization": float(asked.gpu_memory_utilization),
@@ -206,7 +214,10 @@ _OF_CACHE = (
     *("state_bytes_per_sequence_per_rank", "block_bytes_per_rank", "request_bytes_per_rank", "request_bytes"),
     *("max_tokens", "max_concurrent_sequences", "kv_cache_tokens", "kv_cache_bytes", "kv_cache_bytes_at_least"),
 )
-_OF_WEIGHTS = ("weights_bytes", "weights_bytes_per_rank", "active_bytes", "decode_tokens_per_second_bound")
+_OF_WEIGHTS = (
+    *("weights_bytes", "weights_bytes_per_rank", "active_bytes", "decode_tokens_per_second_bound"),
+    "tokens_per_second",
+)
 
 
 #: what nobody can say without the drafter's own cache, which shares the blocks of the model's
@@ -274,10 +285,18 @@ def _step(asked: Options, shape: Shape, drafter: Drafter) -> overhead.Step:
     )
 
 
-def _speed(asked: Options, weights: Weights, tensor: int) -> dict[str, Any]:
+def _speed(asked: Options, shape: Shape, weights: Weights, step: overhead.Step) -> dict[str, Any]:
+    tensor, pipeline = _split(asked)
+    bandwidth = float(asked.memory_bandwidth)
     active = weights.active if asked.active_bytes is None else as_int("active_bytes", asked.active_bytes)
-    bound = round(tensor * float(asked.memory_bandwidth) / active, 1) if active else None
-    return {"active_bytes": active, "decode_tokens_per_second_bound": bound}
+    known_size = asked.weights_bytes if asked.tensors is None else weights.total
+    read = reads(shape, known_size, asked.active_bytes)
+    run = speed.Step(tensor, pipeline, bandwidth, step.drafted, step.eager)
+    return {
+        "active_bytes": active,
+        "decode_tokens_per_second_bound": round(tensor * bandwidth / active, 1) if active else None,
+        "tokens_per_second": speed.tokens_per_second(shape, read, run) if active else None,
+    }
 
 
 #: From these releases on Nemotron-H keeps its states in float32 where its config names no other type (before, in the

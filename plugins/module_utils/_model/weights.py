@@ -101,6 +101,42 @@ def _layer_bytes(shape: Shape) -> list[_LayerBytes]:
 
 
 @dataclass(frozen=True)
+class Reads:
+    """Bytes that a step reads of all ranks together: always, of all experts, and the share of those for one token."""
+
+    always: float
+    experts: float
+    share: float
+
+
+#: a checkpoint's experts may be smaller than its config says (another quantization), or a little larger
+_LEAST_EXPERTS, _MOST_EXPERTS = 0.3, 1.15
+
+
+def reads(shape: Shape, weights_bytes: int | None, active_bytes: int | None = None) -> Reads:
+    """What one step reads, by the shape; of a checkpoint of another size the experts are what differs.
+
+    ``active_bytes`` is what one token reads, where that is known better.
+    """
+    layers = _layer_bytes(shape)
+    full = Fraction(dtype_bytes("dtype", shape.dtype))
+    head = shape.vocab * shape.hidden * full
+    routed = sum((item.experts for item in layers), Fraction(0))
+    share = Fraction(shape.experts_per_token or shape.experts, shape.experts) if shape.experts else Fraction(1)
+    always = sum((item.active for item in layers), Fraction(0)) - routed * share + head
+    if weights_bytes:
+        rest = sum((item.split + item.kv + item.whole for item in layers), Fraction(0)) - routed + head
+        rest += (0 if shape.tied else head) + shape.vision_params * full
+        if routed:
+            least, most = routed * Fraction(_LEAST_EXPERTS), routed * Fraction(_MOST_EXPERTS)
+            routed = min(max(weights_bytes - rest, least), most)
+        else:
+            always = always * min(Fraction(weights_bytes) / rest, Fraction(1))
+    scale = Fraction(active_bytes) / (always + routed * share) if active_bytes else Fraction(1)
+    return Reads(float(always * scale), float(routed * scale), float(share))
+
+
+@dataclass(frozen=True)
 class Weights:
     """Bytes of weights by rank, of the whole model, and what one token of one stream reads."""
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.speed import ANY
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.verdict import gib
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.groups import names_of
 
-#: part of the bound by memory bandwidth that deployments on Sparks reach for one stream (owners' reports)
-REACHED = (0.4, 0.6)
 _WORDS = {"fits": "fits", "tight": "fits, but it is tight"}
 _UNSIZED = "sizes only, the hosts' memory is not known"
 _IN_PART = "is planned without its drafter"
@@ -49,16 +48,24 @@ def line(planned: Mapping[str, Any], over_tcp: bool = False) -> str:
     if bound and over_tcp:
         parts.append("tokens/s are not estimated: with TP over TCP each token waits for the network twice a layer")
     elif bound:
-        parts.append(f"about {words(speed(memory))} tokens/s for one stream (memory bandwidth allows {bound:g})")
+        parts.append(f"about {_speeds(memory)} for one stream (memory bandwidth allows {bound:g})")
     if memory["verdict"] == "tight" or memory.get("unknown"):
         parts += [*memory["reasons"], *memory["suggestions"]]
     return "; ".join(part.rstrip(".") for part in parts)
 
 
 def speed(memory: Mapping[str, Any]) -> tuple[float, float]:
-    """Tokens/s that one stream may reach, at least and at most."""
-    bound = float(memory["decode_tokens_per_second_bound"])
-    return bound * REACHED[0], bound * REACHED[1]
+    """Tokens/s that one stream may reach, at least and at most; with a drafter those of prose, which it helps least."""
+    found = memory["tokens_per_second"]
+    least, most = found.get(ANY) or found["prose"]
+    return least, most
+
+
+def _speeds(memory: Mapping[str, Any]) -> str:
+    found = memory["tokens_per_second"]
+    if ANY in found:
+        return f"{words(found[ANY])} tokens/s"
+    return f"{words(found['prose'])} tokens/s of prose and {words(found['structured'])} of structured text"
 
 
 def words(range_: Sequence[float]) -> str:

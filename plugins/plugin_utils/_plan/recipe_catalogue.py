@@ -175,7 +175,7 @@ def _outlook(plan: Mapping[str, Any], topology: str) -> dict[str, Any]:
     memory = plan["memory"] or {}
     # every host that recipes are planned for has one GPU
     over_tcp = topology not in RDMA_TOPOLOGIES and plan["tensor_parallel"] > 1
-    bounded = memory.get("decode_tokens_per_second_bound") and not over_tcp
+    bounded = memory.get("tokens_per_second") and not over_tcp
     requests = memory.get("max_concurrent_sequences")
     return {
         "bytes": memory.get("weights_bytes"),
@@ -289,7 +289,11 @@ def run_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         text.append(f"  {name} {why.partition(' and the group cluster')[0].rstrip('.')}")
     if any(row["kind"] == "hosts" for row in refused):
         text.append("A part of the hosts can run a recipe for fewer of them: docs/groups.md.")
-    return [*text, "", "Tokens/s are planned from memory bandwidth, not measured. To choose one: vllm_serve_recipe."]
+    return [
+        *text,
+        "",
+        "Tokens/s are planned, not measured; with a drafter those of prose. To choose one: vllm_serve_recipe.",
+    ]
 
 
 def show(recipe: str, folder: str = _recipe.SHIPPED) -> str:

@@ -17,6 +17,7 @@ MEMORY = {
     "max_model_len": 131072,
     "max_concurrent_sequences": 6.5,
     "decode_tokens_per_second_bound": 50.0,
+    "tokens_per_second": {"any": [20.0, 40.0]},
 }
 PLAN = {"served_model_name": "m", "tensor_parallel": 2, "pipeline_parallel": 1, "memory": MEMORY}
 
@@ -25,7 +26,7 @@ def test_the_verdict_comes_with_its_numbers() -> None:
     assert outlook.line(PLAN) == (
         "m on 2 GPUs fits; weights 40.0 GiB, 20.0 GiB on the fullest GPU; about 79.0 GiB of cache on each, "
         "at least 69.0 GiB; "
-        "6.5 requests of 131,072 tokens at once; about 20 to 30 tokens/s for one stream (memory bandwidth allows 50)"
+        "6.5 requests of 131,072 tokens at once; about 20 to 40 tokens/s for one stream (memory bandwidth allows 50)"
     )
 
 
@@ -50,9 +51,18 @@ def test_what_is_not_known_is_said() -> None:
 
 
 def test_the_ends_of_a_slow_range_differ() -> None:
-    for bound, words in ((1.5, "0.6 to 0.9"), (2.3, "0.92 to 1.4"), (21.0, "8.4 to 13"), (50.0, "20 to 30")):
-        memory = {**MEMORY, "decode_tokens_per_second_bound": bound}
+    for ends, words in (([0.6, 0.9], "0.6 to 0.9"), ([0.92, 1.38], "0.92 to 1.4"), ([8.4, 12.6], "8.4 to 13")):
+        memory = {**MEMORY, "tokens_per_second": {"any": ends}}
         assert f"about {words} tokens/s" in outlook.line({**PLAN, "memory": memory})
+
+
+def test_with_a_drafter_the_speed_depends_on_the_text() -> None:
+    speeds = {"prose": [15.0, 30.0], "code": [18.0, 36.0], "structured": [35.0, 70.0]}
+    memory = {**MEMORY, "tokens_per_second": speeds}
+    assert "about 15 to 30 tokens/s of prose and 35 to 70 of structured text" in outlook.line(
+        {**PLAN, "memory": memory}
+    )
+    assert outlook.speed(memory) == (15.0, 30.0)
 
 
 def test_a_pinned_cache_is_what_it_is() -> None:
