@@ -72,7 +72,7 @@ border() {
 
 # nginx as the distribution has it. Its own service would take port 80, so it is masked before the package comes.
 nginx() {
-  begin "the front proxy under a real nginx"
+  begin "the front proxy under a real nginx, and the page in a real browser"
   mkdir -p "$SPARKTHOR_RESULTS"
   if ! [ -x /usr/sbin/nginx ] || ! [ -e /usr/lib/nginx/modules/ngx_http_js_module.so ]; then
     [ -x /usr/sbin/nginx ] || ! command -v systemctl >/dev/null || systemctl --quiet mask nginx.service
@@ -80,7 +80,8 @@ nginx() {
     DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -qq install -y --no-install-recommends nginx-light \
       libnginx-mod-http-js >/dev/null
   fi
-  pytest -q --junitxml="$SPARKTHOR_RESULTS/nginx.xml" tests/integration/nginx "$@"
+  pytest -q --junitxml="$SPARKTHOR_RESULTS/nginx.xml" tests/integration/nginx \
+    tests/integration/page "$@"
 }
 
 sanity() {

@@ -23,7 +23,7 @@ import re
 import socket
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from . import former_head, serving
 from .notify import ALIVE, READY, notify
@@ -154,14 +154,17 @@ def become(user: str, groups: Iterable[str]) -> None:
     os.setuid(account.pw_uid)
 
 
-def split(guard: Guard, user: str, groups: Iterable[str]) -> Remote | None:
-    """Two processes out of one: the child without rights gets its :class:`Remote`, root gets None when it has ended."""
+_Side = TypeVar("_Side", bound=Remote)
+
+
+def split(guard: Guard, user: str, groups: Iterable[str], side: type[_Side]) -> _Side | None:
+    """Two processes out of one: the child without rights gets its ``side``, root gets None when that has ended."""
     ours, theirs = socket.socketpair()
     child = os.fork()
     if child == 0:
         theirs.close()
         become(user, groups)
-        return Remote(ours)
+        return side(ours)
     ours.close()
     with contextlib.suppress(ValueError, TypeError, AttributeError):
         guard.serve(theirs)

@@ -500,7 +500,7 @@ def give_up_root(config: Mapping[str, Any]) -> watchdog_hands.Hands | None:
     if not config.get("user") or os.geteuid() != 0:
         return hands
     guard = watchdog_hands.Guard(hands, str(config.get("unit", "sparkthor-vllm.service")), written(config))
-    return watchdog_hands.split(guard, str(config["user"]), [str(config["group"])])
+    return watchdog_hands.split(guard, str(config["user"]), [str(config["group"])], watchdog_hands.Remote)
 
 
 def written(config: Mapping[str, Any]) -> list[str]:

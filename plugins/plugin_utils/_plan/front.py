@@ -19,6 +19,8 @@ MARKER = "# Ansible managed: sparkthor.cluster"
 PERIODS = ("minute", "month")
 #: names of keys that the access log uses for those that are not in vllm_serve_api_keys
 MAIN, PREVIOUS = RESERVED = ("default", "previous")
+#: what a key may do on the page of a head
+CONSOLE_RIGHTS = ("none", "view", "operate")
 #: topologies whose hosts talk over a network that others use as well
 SHARED_LANS = ("lan", "ring", "line")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
@@ -45,6 +47,8 @@ class NamedKey:
     #: tokens of prompts and answers; 0 = as many as come
     tokens_per_minute: int = 0
     tokens_per_month: int = 0
+    #: one of ``CONSOLE_RIGHTS``
+    console: str = "none"
 
 
 def peer_addresses(fabric: Mapping[str, Mapping[str, object]]) -> list[str]:
@@ -78,7 +82,7 @@ def named_keys(given: Iterable[object]) -> list[NamedKey]:
                 f"{where} ({name}): requests_per_minute {rate!r} is not a whole number up to 999999; give one, or 0 "
                 "for no limit"
             )
-        tokens = [_token_limit(entry, period, f"{where} ({name})") for period in PERIODS]
+        minute, month = (_token_limit(entry, period, f"{where} ({name})") for period in PERIODS)
         key = checked_key(entry.get("key"), f"vllm_serve_api_keys: {name}")
         for known in found:
             if known.key == key:
@@ -88,7 +92,10 @@ def named_keys(given: Iterable[object]) -> list[NamedKey]:
             raise FrontError(
                 f"{where} ({name}): models {models!r} is not a list of names of models; give one, or leave it out"
             )
-        found.append(NamedKey(name, key, int(rate), tuple(models), *tokens))
+        right = entry.get("console") or "none"
+        if right not in CONSOLE_RIGHTS:
+            raise FrontError(f"{where} ({name}): console {right!r} is none of {', '.join(CONSOLE_RIGHTS)}")
+        found.append(NamedKey(name, key, int(rate), tuple(models), minute, month, str(right)))
     return found
 
 
@@ -100,6 +107,11 @@ def _token_limit(entry: Mapping[str, object], period: str, where: str) -> int:
             f"{where}: {variable} {value!r} is not a whole number up to 9999999999999; give one, or 0 for no limit"
         )
     return int(str(value))
+
+
+def console_rights(keys: Iterable[NamedKey]) -> dict[str, str]:
+    """By name of the key what it may do on the page; the cluster's own key may look and chat."""
+    return {MAIN: "view", **{key.name: key.console for key in keys if key.console != "none"}}
 
 
 def token_limits(keys: Iterable[NamedKey]) -> dict[str, dict[str, int]]:

@@ -43,6 +43,8 @@ class FrontValues:
     refused_keys: list[str]
     #: by name of the key, tokens in a ``minute`` and in a ``month``
     token_limits: dict[str, dict[str, int]]
+    #: by name of the key what it may do on the page, ``view`` or ``operate``; null where there is no page
+    console: dict[str, str] | None
     #: origins of web pages that may use the API from a browser
     origins: list[str]
     #: times and a size, as nginx writes them
@@ -281,6 +283,7 @@ def _front_values(serving: Serving, beside: Sequence[Serving]) -> FrontValues:
         key_rates=[{"rate": rate, "names": names} for rate, names in front.key_rates(keys).items()],
         refused_keys=door.refused_keys(keys, serving.names),
         token_limits=serving.token_limits,
+        console=front.console_rights(keys) if given.console_enabled else None,
         origins=front.origins(given.vllm_serve_cors_origins),
         read_timeout=front.checked_duration(given.vllm_serve_front_read_timeout, "vllm_serve_front_read_timeout"),
         client_timeout=front.checked_duration(given.vllm_serve_front_client_timeout, "vllm_serve_front_client_timeout"),

@@ -129,7 +129,7 @@ def test_the_child_is_no_longer_root_and_its_parent_ends_with_it(doing: Doing) -
     before, after = os.pipe()
     parent = os.fork()
     if parent == 0:
-        remote = watchdog_hands.split(Guard(doing, UNIT, []), "daemon", ["daemon"])
+        remote = watchdog_hands.split(Guard(doing, UNIT, []), "daemon", ["daemon"], watchdog_hands.Remote)
         if remote is not None:
             told = json.dumps([os.getresuid(), os.getresgid(), os.getgroups(), remote.token()])
             os.write(after, told.encode())

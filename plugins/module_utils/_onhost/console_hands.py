@@ -1,0 +1,262 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# runs on the host without Ansible, behind the page:
+# pylint: disable=ansible-bad-function
+"""What the page needs root for, and nothing else.
+
+The page's process reads what browsers, engines and other hosts say, so it is nobody.  Its parent is root, reads none of
+that, and does for it what is on a short list: read the journal of the serving units, and drain, start, stop, restart or
+wake a group that serving.json names.  Each wish is written down with the name of the key, before and after.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .._lib import files, foreign, mask
+from .._lib.printable import printable
+from . import control, places, serving, watchdog_hands
+
+#: what may be asked for, and what it is for ``control``
+VERBS = {
+    "drain": "drained",
+    "resume": "started",
+    "restart": "restarted",
+    "start": "started",
+    "stop": "stopped",
+    "wake": "awake",
+}
+#: what says why it is done, because others see it
+REASONED = ("restart", "stop", "drain")
+AUDIT = "/var/lib/sparkthor-console/audit.jsonl"
+#: the newest of it are kept
+AUDIT_LINES = 200
+#: one controller at a time changes the cluster; its file is this old at most while it lives
+CONTROLLER, CONTROLLER_LIVES = "/run/sparkthor-controller.json", 90.0
+#: seconds that the requests of a group have before a restart or a stop, and for a drain
+PATIENCE = {"restart": 300.0, "stop": 600.0, "drain": 600.0}
+_ID = re.compile(r"[0-9a-f-]{8,64}")
+_KEY = re.compile(r"[a-z0-9_-]{1,32}")
+_ADDRESS = re.compile(r"[0-9a-fA-F.:%]{1,64}")
+
+
+class Refused(Exception):
+    """Why a wish is not done, with the status that the browser gets."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Wish(dict[str, Any]):
+    """``do``, ``group``, ``reason``, ``id``, ``who``, ``address`` and ``since``, checked."""
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], groups: Sequence[str]) -> Wish:
+        """Raises Refused."""
+        verb, group, reason = str(given.get("do")), str(given.get("group") or ""), str(given.get("reason") or "")
+        who, address, number = str(given.get("who")), str(given.get("address")), str(given.get("id"))
+        if verb not in VERBS:
+            raise Refused(400, f"there is no such action; there are {', '.join(VERBS)}")
+        if group not in groups:
+            raise Refused(404, "this head has no such serving group; ask the page of the group's own head")
+        if not _ID.fullmatch(number) or not _KEY.fullmatch(who) or not _ADDRESS.fullmatch(address):
+            raise Refused(400, "the wish has no id, or nobody says whose it is")
+        reason = printable(reason).strip()
+        if verb in REASONED and not reason:
+            raise Refused(400, "say why; everybody who looks at the page or runs status.yml sees it")
+        if len(reason) > 200:
+            raise Refused(400, "the reason is longer than 200 characters")
+        since = given.get("since")
+        if since is not None and (isinstance(since, bool) or not isinstance(since, (int, float))):
+            raise Refused(400, "since is no time")
+        return cls(do=verb, group=group, reason=reason, id=number, who=who, address=address, since=since)
+
+
+def groups_of(config: Mapping[str, Any]) -> list[str]:
+    """The groups whose head this host is, as ``control`` knows them: the host's own one has no name."""
+    return [str(one.get("beside") or "") for one in config.get("groups") or () if one.get("here")]
+
+
+class Hands:
+    """Does it; a test replaces its doors."""
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        of_group: Callable[[str, bool], control.Control] = control.of_group,
+        runner: serving.Runner = serving.run,
+        audit: str = AUDIT,
+        controller: str = CONTROLLER,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.groups = groups_of(config)
+        self._of_group, self._runner, self._audit, self._controller = of_group, runner, audit, controller
+        self.wall = wall
+        self._lock = threading.Lock()
+        #: by id; what was done is not done again, however often it is sent
+        self._jobs: dict[str, dict[str, Any]] = {}
+
+    def playbook(self) -> dict[str, str] | None:
+        """Who changes the cluster right now."""
+        try:
+            if self.wall() - os.lstat(self._controller).st_mtime > CONTROLLER_LIVES:
+                return None
+            told = foreign.parse_object(files.read_own(self._controller), most=65536)
+        except (OSError, ValueError):
+            return None
+        return {name: printable(str(told.get(name, "")))[:120] for name in ("owner", "play", "since")}
+
+    def act(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Begin what is wished; the job that it is.  Raises Refused."""
+        try:
+            wish = Wish.of(given, self.groups)
+            with self._lock:
+                if wish["id"] in self._jobs:
+                    return self._jobs[wish["id"]]
+                self._check(wish)
+                job = {**wish, "at": self.wall(), "state": "running", "text": ""}
+                self._jobs = {**dict(list(self._jobs.items())[-49:]), wish["id"]: job}
+        except Refused as refused:
+            self._write_down({**_shown(given), "state": "refused", "text": str(refused)})
+            raise
+        self._write_down({**job, "state": "asked"})
+        threading.Thread(target=self._do, args=(job,), name="wish", daemon=True).start()
+        return job
+
+    def _check(self, wish: Wish) -> None:
+        running = next((one for one in self._jobs.values() if one["state"] == "running"), None)
+        # taking requests again ends a drain, and is for the time in which one runs
+        if running and wish["do"] not in ("resume", "start"):
+            raise Refused(409, f"{running['who']} is at it: {running['do']} {running['group']}".strip())
+        playbook = self.playbook()
+        if playbook:
+            raise Refused(423, f"{playbook['play']} runs, by {playbook['owner']}; wait until it has ended")
+        if wish["since"] is not None:
+            told = files.read_json(places.Places(wish["group"]).state).get("since")
+            if isinstance(told, (int, float)) and abs(told - wish["since"]) > 1.0:
+                raise Refused(409, "the group has changed since you saw it; look again")
+
+    def _do(self, job: dict[str, Any]) -> None:
+        began = time.monotonic()
+        verb = job["do"]
+        reason = f"{VERBS[verb]} by {job['who']}: {job['reason']}"
+        try:
+            outcome = self._of_group(job["group"], False).apply(VERBS[verb], reason, PATIENCE.get(verb, 0.0))
+        except (control.ControlError, OSError) as error:
+            ended, text = "failed", printable(str(error))[:400]
+        else:
+            ended, text = "done", "; ".join(outcome.steps) or "it was so already"
+        with self._lock:
+            job.update(state=ended, text=text, seconds=round(time.monotonic() - began, 1))
+        self._write_down(job)
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """The newest wishes, the last one first."""
+        with self._lock:
+            return [dict(job) for job in reversed(self._jobs.values())][:10]
+
+    def _write_down(self, job: Mapping[str, Any]) -> None:
+        """A line of the journal, and one of the file that the page shows after a restart as well."""
+        line = {**job, "at": round(self.wall(), 3)}
+        told = " ".join(f"{key}={json.dumps(line[key])}" for key in line if key != "id")
+        print(f"wish {told}", flush=True)
+        with self._lock:
+            kept = [*self.audit(), line][-AUDIT_LINES:]
+            try:
+                files.write_atomic(self._audit, "".join(json.dumps(one) + "\n" for one in kept), mode=0o640)
+            except OSError as error:
+                print(f"{self._audit} cannot be written: {error.strerror}", flush=True)
+
+    def audit(self) -> list[dict[str, Any]]:
+        """The newest wishes that were written down, the last one last."""
+        try:
+            text = files.read_own(self._audit).decode("utf-8", "replace")
+        except OSError:
+            return []
+        found = []
+        for line in text.splitlines()[-AUDIT_LINES:]:
+            try:
+                found.append(foreign.parse_object(line))
+            except ValueError:
+                continue
+        return found
+
+    def journal(self, group: str, of: str, lines: int) -> list[tuple[float, str]]:
+        """Newest lines of a group's watchdog or engine: seconds since 1970, and text.  Raises Refused."""
+        if group not in self.groups or of not in ("watchdog", "engine") or not 0 < lines <= 400:
+            raise Refused(404, "this head has no such serving group")
+        own = places.Places(group)
+        unit = own.watchdog if of == "watchdog" else own.unit
+        argv = ["journalctl", "--no-pager", "--quiet", "--all", "--output=json", "--boot", f"--lines={lines}"]
+        argv += ["--output-fields=MESSAGE,__REALTIME_TIMESTAMP", f"_SYSTEMD_UNIT={unit}"]
+        status, out, _err = self._runner(argv, 10)
+        return parsed(out) if status == 0 else []
+
+
+def parsed(out: str) -> list[tuple[float, str]]:
+    """Time and message of each line of the journal's JSON; secrets are masked, what is no text is left out."""
+    found = []
+    for line in out.splitlines():
+        try:
+            told = foreign.parse_object(line, most=200_000)
+            at = int(str(told.get("__REALTIME_TIMESTAMP"))) / 1e6
+        except ValueError:
+            continue
+        message = told.get("MESSAGE")
+        if isinstance(message, str):
+            found.append((at, printable(mask.mask(message[:4000]))[:1000]))
+    return found
+
+
+def _shown(given: Mapping[str, Any]) -> dict[str, str]:
+    names = ("do", "group", "reason", "who", "address", "id")
+    return {name: printable(str(given.get(name) or ""))[:200] for name in names}
+
+
+class Guard(watchdog_hands.Guard):
+    """The parent: answers what is on the list, and refuses the rest."""
+
+    def __init__(self, hands: Hands, tell: watchdog_hands.Hands) -> None:
+        super().__init__(tell, "", ())
+        self.own = hands
+
+    def answer(self, request: Mapping[str, Any]) -> Any:
+        """What the request comes to.  Raises OSError."""
+        what = request.get("do")
+        try:
+            if what == "act":
+                wish = request.get("wish")
+                return {"job": self.own.act(wish if isinstance(wish, dict) else {})}
+            if what == "look":
+                return {"jobs": self.own.jobs(), "playbook": self.own.playbook(), "audit": self.own.audit()}
+            if what == "journal":
+                lines = request.get("lines")
+                given = lines if isinstance(lines, int) else 0
+                return self.own.journal(str(request.get("group") or ""), str(request.get("of")), given)
+        except Refused as refused:
+            return {"refused": str(refused), "status": refused.status}
+        if what == "notify":
+            return super().answer(request)
+        raise self._refuse(what)
+
+
+class Remote(watchdog_hands.Remote):
+    """The child's side."""
+
+    def __init__(self, door: socket.socket) -> None:
+        super().__init__(door)
+
+    def ask(self, what: str, **more: Any) -> Any:
+        """The answer to one question.  Raises Refused or OSError."""
+        found = self._ask(what, **more)
+        if isinstance(found, dict) and "refused" in found:
+            raise Refused(int(found["status"]), str(found["refused"]))
+        return found

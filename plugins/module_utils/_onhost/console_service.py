@@ -1,0 +1,298 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# runs on the host without Ansible, in its own unit:
+# pylint: disable=ansible-bad-function
+"""Answers the page on a head: its state, the engine's log, and wishes of those whose key may operate.
+
+The front proxy asks over a UNIX socket, once a second however many look, and says with whose key and right.  Everything
+is read by one thread every two seconds, other hosts all at once and with a deadline, so that one that hangs delays
+nobody.  What needs root is done by the parent (``console_hands``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import contextlib
+import grp
+import http.client
+import http.server
+import json
+import os
+import socketserver
+import sys
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .._lib import files, foreign, peer
+from . import console_hands, console_state, places, serving, watchdog_hands
+from .notify import ALIVE, READY
+
+CONFIG = "/etc/sparkthor/console.json"
+SOCKET = "/run/sparkthor-console/console.sock"
+#: seconds between two rounds, and for the answers of one
+EVERY, PATIENCE = 2.0, 1.5
+#: rounds between two looks into the journal
+JOURNAL_ROUNDS = 5
+#: bytes of an exporter's page, and of a wish
+PAGE_LIMIT, WISH_LIMIT = 8_000_000, 4096
+#: of the front proxy, which sets these itself
+KEY, RIGHT, ADDRESS = "X-Sparkthor-Key", "X-Sparkthor-Right", "X-Real-IP"
+
+#: (address, path) -> text, empty where nobody answers
+Fetch = Callable[[str, str], str]
+
+
+def fetcher(port: int) -> Fetch:
+    """Asks the exporter of a host."""
+
+    def fetch(address: str, path: str) -> str:
+        try:
+            answer = peer.ask(peer.tcp(address, port), "GET", path, PATIENCE, most=PAGE_LIMIT)
+        except (OSError, http.client.HTTPException):
+            return ""
+        return answer.body.decode("utf-8", "replace") if answer.status == 200 else ""
+
+    return fetch
+
+
+class Collector:
+    """Reads everything, round by round, and keeps the newest document."""
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        hands: console_hands.Remote,
+        fetch: Fetch,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.config, self._hands, self._fetch, self._wall = config, hands, fetch, wall
+        self._rates, self._history = console_state.Rates(), console_state.History()
+        self._pool = concurrent.futures.ThreadPoolExecutor(32, thread_name_prefix="fetch")
+        self._seen: dict[str, dict[str, Any]] = {}
+        self._events: list[dict[str, Any]] = []
+        self._rounds = 0
+        self.document: dict[str, Any] = {"schema": console_state.SCHEMA, "time": wall(), "groups": [], "hosts": []}
+
+    def round(self) -> None:
+        """One look at everything.  Raises OSError where the root part is gone."""
+        now = self._wall()
+        hosts = [dict(one) for one in self.config.get("hosts") or ()]
+        groups = [dict(one) for one in self.config.get("groups") or ()]
+        addresses = {str(one["name"]): str(one["address"]) for one in hosts}
+        pages = self._ask({str(one["name"]): (str(one["address"]), "/metrics") for one in hosts})
+        engines = self._ask(
+            {str(one["name"]): (addresses.get(str(one["head"]), ""), _below("/metrics/engine", one)) for one in groups}
+        )
+        told = self._hands.ask("look")
+        if self._rounds % JOURNAL_ROUNDS == 0:
+            self._events = self._news(told["audit"])
+        self._rounds += 1
+        shown = [self._group(one, pages, engines.get(str(one["name"]), ""), now) for one in groups]
+        self._history.add(_points(shown), now)
+        head = str(self.config.get("host") or "")
+        self.document = {
+            "schema": console_state.SCHEMA,
+            "time": round(now, 3),
+            "host": head,
+            "release": str(self.config.get("release") or ""),
+            "topology": str(self.config.get("topology") or ""),
+            "port": self.config.get("port"),
+            "groups": shown,
+            "hosts": [self._host(one, pages.get(str(one["name"]), ""), now) for one in hosts],
+            "keys": console_state.keys(pages.get(head, "")),
+            "history": self._history.document(),
+            "events": self._events,
+            "jobs": told["jobs"],
+            "playbook": told["playbook"],
+        }
+
+    def _ask(self, wanted: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+        asked = {name: self._pool.submit(self._fetch, *place) for name, place in wanted.items() if place[0]}
+        concurrent.futures.wait(asked.values(), PATIENCE + 1.0)
+        return {name: one.result() for name, one in asked.items() if one.done() and one.exception() is None}
+
+    def _host(self, given: Mapping[str, Any], page: str, now: float) -> dict[str, Any]:
+        """A host as it is, or as it was when it answered last."""
+        name = str(given["name"])
+        if page:
+            self._seen[name] = {**console_state.host(page, name, self._rates, now), "at": now}
+        last = self._seen.get(name, {})
+        age = now - last["at"] if last else None
+        groups = [one["name"] for one in self.config.get("groups") or () if name in one.get("hosts", ())]
+        return {"name": name, "address": given["address"], "groups": groups, **last, "age": age, "answers": bool(page)}
+
+    def _group(self, given: Mapping[str, Any], pages: Mapping[str, str], metrics: str, now: float) -> dict[str, Any]:
+        name, hosts = str(given["name"]), [str(host) for host in given.get("hosts") or ()]
+        here = bool(given.get("here"))
+        if here:
+            own = places.Places(str(given.get("beside") or ""))
+            config = files.read_json(own.config)
+            facts = console_state.GroupFacts(
+                name,
+                str(config.get("model") or given.get("model") or ""),
+                files.read_json(own.state),
+                serving.maintenance(own.maintenance),
+                os.path.exists(own.draining),
+                bool(config.get("on_demand")),
+                hosts,
+            )
+        else:
+            page = pages.get(str(given["head"]), "") if not given.get("beside") else ""
+            state = console_state.state_of_metrics(page, now)
+            facts = console_state.GroupFacts(name, str(given.get("model") or ""), state, hosts=hosts)
+        told = console_state.group(facts, metrics, self._rates, now)
+        return {**told, "head": given["head"], "here": here, "id": str(given.get("beside") or "")}
+
+    def _news(self, audit: list[Any]) -> list[dict[str, Any]]:
+        found = []
+        for one in self.config.get("groups") or ():
+            if not one.get("here"):
+                continue
+            who = f"watchdog {one['name']}" if len(self.config["groups"]) > 1 else "watchdog"
+            with contextlib.suppress(console_hands.Refused):
+                lines = self._hands.ask("journal", group=str(one.get("beside") or ""), of="watchdog", lines=60)
+                found += [console_state.event(at, who, text) for at, text in lines]
+        for one in audit:
+            if isinstance(one, dict) and one.get("state") != "running":
+                found.append(console_state.wish_event(one))
+        return sorted(found, key=lambda one: -float(one["at"]))[:120]
+
+
+def _below(path: str, group: Mapping[str, Any]) -> str:
+    return f"{path}/{group['beside']}" if group.get("beside") else path
+
+
+def _points(groups: list[dict[str, Any]]) -> dict[str, float | None]:
+    names = ("tokens_per_second", "running", "first_token")
+    return {f"{name}/{one['name']}": one[name] for one in groups for name in names}
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """The front proxy's questions; it has checked the key."""
+
+    server: Server
+    server_version, sys_version, timeout = "sparkthor", "", 20
+
+    def do_GET(self) -> None:
+        path, _mark, query = self.path.partition("?")
+        if not self._may("view"):
+            return
+        if path == "/state":
+            self._answer(200, for_right(self.server.collector.document, self.headers.get(RIGHT) or ""))
+        elif path == "/log":
+            given = urllib.parse.parse_qs(query)
+            self._log((given.get("group") or [""])[0])
+        else:
+            self._answer(404, {"error": "there is no such thing here"})
+
+    def _log(self, group: str) -> None:
+        try:
+            lines = self.server.hands.ask("journal", group=group, of="engine", lines=200)
+        except console_hands.Refused as refused:
+            self._answer(refused.status, {"error": str(refused)})
+        else:
+            self._answer(200, {"lines": [{"at": at, "text": text} for at, text in lines]})
+
+    def do_POST(self) -> None:
+        if self.path != "/do" or not self._may("operate"):
+            if self.path != "/do":
+                self._answer(404, {"error": "there is no such thing here"})
+            return
+        try:
+            length = int(self.headers.get("Content-Length") or 0)
+            if not 0 < length <= WISH_LIMIT:
+                raise ValueError("a wish has up to 4096 bytes")
+            wish = foreign.parse_object(self.rfile.read(length), most=WISH_LIMIT, depth=3)
+            own = {"who": self.headers.get(KEY), "address": self.headers.get(ADDRESS)}
+            self._answer(202, self.server.hands.ask("act", wish={**wish, **own}))
+        except console_hands.Refused as refused:
+            self._answer(refused.status, {"error": str(refused)})
+        except ValueError as error:
+            self._answer(400, {"error": str(error)})
+
+    def _may(self, wanted: str) -> bool:
+        right = self.headers.get(RIGHT)
+        if right == "operate" or (right == "view" and wanted == "view"):
+            return True
+        self._answer(403, {"error": f"this key may not {wanted} here; give it console: {wanted} and run keys.yml"})
+        return False
+
+    def _answer(self, status: int, document: Mapping[str, Any]) -> None:
+        body = json.dumps(document, separators=(",", ":")).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def address_string(self) -> str:
+        return "unix"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """The front proxy has an access log."""
+
+
+def for_right(document: Mapping[str, Any], right: str) -> dict[str, Any]:
+    """Who may only look sees the sum of all keys and no name of one."""
+    keys = document.get("keys") or []
+    if right == "operate" or not keys:
+        return dict(document)
+    both = {name: sum(one[name] for one in keys) for name in ("requests", "refused", "tokens")}
+    return {**document, "keys": [{"name": "", **both, "limits": {}}]}
+
+
+class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+    request_queue_size = 64
+    #: given before the first question is taken
+    collector: Collector
+    hands: console_hands.Remote
+
+    def __init__(self, path: str, group: str) -> None:
+        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        super().__init__(path, Handler)
+        os.chmod(path, 0o660)
+        with contextlib.suppress(KeyError, PermissionError):
+            os.chown(path, -1, grp.getgrnam(group).gr_gid)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is no event."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="sparkthor_host console", description="Answer the page on this head.")
+    parser.add_argument("config", nargs="?", default=CONFIG)
+    parser.add_argument("--socket", default=SOCKET)
+    given = parser.parse_args(argv)
+    config = files.read_json(given.config)
+    if not config.get("hosts"):
+        print(f"{given.config} is missing or names no hosts; run the playbook again", file=sys.stderr, flush=True)
+        return 78
+    server = Server(given.socket, str(config.get("front_group") or ""))
+    guard = console_hands.Guard(console_hands.Hands(config), watchdog_hands.Hands())
+    hands = watchdog_hands.split(guard, str(config["user"]), [], console_hands.Remote)
+    if hands is None:
+        return 1
+    serve(server, hands, Collector(config, hands, fetcher(int(config["exporter_port"]))))
+    return 1
+
+
+def serve(server: Server, hands: console_hands.Remote, collector: Collector) -> None:
+    """Answer, and look every two seconds, until the root part is gone."""
+    server.collector, server.hands = collector, hands
+    with contextlib.suppress(OSError):
+        collector.round()
+        threading.Thread(target=server.serve_forever, name="answers", daemon=True).start()
+        hands.notify(READY)
+        began = time.monotonic()
+        while True:
+            time.sleep(max(0.2, EVERY - (time.monotonic() - began)))
+            began = time.monotonic()
+            collector.round()
+            hands.notify(ALIVE)

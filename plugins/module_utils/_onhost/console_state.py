@@ -1,0 +1,360 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# runs on the host without Ansible, behind the page:
+# pylint: disable=ansible-bad-function
+"""What the page on a head shows, as one document of plain values.
+
+Sources: the watchdogs' state files, the exporters of all hosts, and the journal's lines of the watchdogs.  What a host,
+an engine or a log says is text here and stays text in the browser.  Without a source a value is null, never a guess.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .._lib.printable import printable
+
+#: of the document; the page says so where it knows another one
+SCHEMA = 1
+#: seconds between two points of the history, and how many there are: an hour
+STEP, POINTS = 5.0, 720
+#: seconds after which the last word of a host or a watchdog is old
+OLD = 30.0
+#: of a line that a person reads
+LINE = 400
+_SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? ([^ ]+)(?: \d+)?")
+_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
+_ESCAPED = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
+
+Samples = dict[str, list[tuple[dict[str, str], float]]]
+
+
+def samples(text: str, wanted: Iterable[str]) -> Samples:
+    """The wanted metrics of a page in Prometheus' text format: labels and value of each sample."""
+    names = frozenset(wanted)
+    found: Samples = {}
+    for line in text.splitlines():
+        name = line.partition("{")[0].partition(" ")[0]
+        match = _SAMPLE.fullmatch(line) if name in names else None
+        if not match:
+            continue
+        try:
+            value = float(match[3])
+        except ValueError:
+            continue
+        if value != value or value in (float("inf"), float("-inf")):
+            continue
+        labels = {
+            key: re.sub(r'\\[\\"n]', lambda one: _ESCAPED[one[0]], told) for key, told in _LABEL.findall(match[2] or "")
+        }
+        found.setdefault(name, []).append((labels, value))
+    return found
+
+
+def total(found: Samples, name: str) -> float | None:
+    """The sum of a metric's samples; None without one."""
+    values = [value for _labels, value in found.get(name, ())]
+    return sum(values) if values else None
+
+
+#: what is read of an engine
+ENGINE = {
+    "running": "vllm:num_requests_running",
+    "waiting": "vllm:num_requests_waiting",
+    "tokens": "vllm:generation_tokens_total",
+    "prompt_tokens": "vllm:prompt_tokens_total",
+    "first_token_sum": "vllm:time_to_first_token_seconds_sum",
+    "first_token_count": "vllm:time_to_first_token_seconds_count",
+    "drafted": "vllm:spec_decode_num_draft_tokens_total",
+    "accepted": "vllm:spec_decode_num_accepted_tokens_total",
+}
+_CACHE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
+#: and of a host
+HOST = (
+    *(
+        "sparkthor_node_memory_total_bytes",
+        "sparkthor_node_memory_available_bytes",
+        "sparkthor_node_memory_cached_bytes",
+    ),
+    *("sparkthor_node_disk_total_bytes", "sparkthor_node_disk_free_bytes", "sparkthor_node_uptime_seconds"),
+    *("sparkthor_gpu_power_watts", "sparkthor_gpu_temperature_celsius", "sparkthor_gpu_clock_hertz"),
+    *("sparkthor_gpu_clock_limit_hertz", "sparkthor_gpu_utilization_ratio", "sparkthor_gpu_slowed"),
+    *(
+        "sparkthor_link_up",
+        "sparkthor_link_mtu_bytes",
+        "sparkthor_link_rx_bytes_total",
+        "sparkthor_link_tx_bytes_total",
+    ),
+    *("sparkthor_rdma_port_transmit_bytes_total", "sparkthor_rdma_port_receive_bytes_total"),
+    *("sparkthor_firewall_closed", "sparkthor_front_requests_total", "sparkthor_front_completion_tokens_total"),
+    *("sparkthor_front_prompt_tokens_total", "sparkthor_front_key_tokens", "sparkthor_front_key_tokens_limit"),
+)
+
+
+def engine(text: str) -> dict[str, float | None]:
+    """The engine's own figures from its ``/metrics``: counters and gauges, ``cache`` as a share."""
+    found = samples(text, [*ENGINE.values(), *_CACHE])
+    values = {own: total(found, name) for own, name in ENGINE.items()}
+    shares = [value for name in _CACHE for _labels, value in found.get(name, ())]
+    return {**values, "cache": max(shares) if shares else None}
+
+
+class Rates:
+    """Counters as they were a moment ago, so that a second reading says how fast they move."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, tuple[float, float]] = {}
+
+    def per_second(self, name: str, value: float | None, now: float) -> float | None:
+        """By how much it grows in a second; None at first, without a value, and after it began anew."""
+        if value is None:
+            self._before.pop(name, None)
+            return None
+        then, before = self._before.get(name, (now, value))
+        self._before[name] = (now, value)
+        return (value - before) / (now - then) if now > then and value >= before else None
+
+
+def _first(found: Samples, name: str) -> float | None:
+    return next((value for _labels, value in found.get(name, ())), None)
+
+
+def host(text: str, name: str, rates: Rates, now: float) -> dict[str, Any]:
+    """One host by its exporter's page: bytes, watts, degrees Celsius, shares."""
+    found = samples(text, HOST)
+    gpus: dict[str, dict[str, Any]] = {}
+    for key, metric in (
+        ("watts", "sparkthor_gpu_power_watts"),
+        ("celsius", "sparkthor_gpu_temperature_celsius"),
+        ("hertz", "sparkthor_gpu_clock_hertz"),
+        ("limit_hertz", "sparkthor_gpu_clock_limit_hertz"),
+        ("share", "sparkthor_gpu_utilization_ratio"),
+    ):
+        for labels, value in found.get(metric, ()):
+            gpus.setdefault(labels.get("gpu", "0"), {})[key] = value
+    for labels, value in found.get("sparkthor_gpu_slowed", ()):
+        if value:
+            gpus.setdefault(labels.get("gpu", "0"), {}).setdefault("slowed", []).append(labels.get("reason", ""))
+    links = []
+    for labels, value in found.get("sparkthor_link_up", ()):
+        if labels.get("planned") == "yes":
+            device = labels.get("netdev", "")
+            links.append({"netdev": device, "up": bool(value), "bytes": _traffic(found, name, device, rates, now)})
+    closed = _first(found, "sparkthor_firewall_closed")
+    return {
+        "memory": _pair(found, "sparkthor_node_memory_total_bytes", "sparkthor_node_memory_available_bytes"),
+        "disk": _pair(found, "sparkthor_node_disk_total_bytes", "sparkthor_node_disk_free_bytes"),
+        "uptime": _first(found, "sparkthor_node_uptime_seconds"),
+        "gpus": [{"gpu": gpu, **own} for gpu, own in sorted(gpus.items())],
+        "links": sorted(links, key=lambda link: str(link["netdev"])),
+        "firewall": None if closed is None else bool(closed),
+    }
+
+
+def _pair(found: Samples, all_of_it: str, left: str) -> dict[str, float] | None:
+    whole, free = _first(found, all_of_it), _first(found, left)
+    return None if whole is None or free is None else {"total": whole, "left": free}
+
+
+def _traffic(found: Samples, host_name: str, device: str, rates: Rates, now: float) -> float | None:
+    """Bytes a second both ways.  RDMA shows in no counter of the netdev, so the larger of the two counts."""
+    seen = []
+    for ways in (
+        ("sparkthor_link_rx_bytes_total", "sparkthor_link_tx_bytes_total"),
+        ("sparkthor_rdma_port_receive_bytes_total", "sparkthor_rdma_port_transmit_bytes_total"),
+    ):
+        values = [value for way in ways for labels, value in found.get(way, ()) if labels.get("netdev") == device]
+        rate = rates.per_second(f"{host_name} {device} {ways[0]}", sum(values) if values else None, now)
+        if rate is not None:
+            seen.append(rate)
+    return max(seen) if seen else None
+
+
+def keys(text: str) -> list[dict[str, Any]]:
+    """What each key asked for since the exporter of a head began to count, and its limits of tokens."""
+    found = samples(text, HOST)
+    by_key: dict[str, dict[str, Any]] = {}
+
+    def of(labels: Mapping[str, str]) -> dict[str, Any]:
+        new = {"requests": 0, "refused": 0, "tokens": 0, "limits": {}}
+        return by_key.setdefault(labels.get("key", "-"), new)
+
+    for labels, value in found.get("sparkthor_front_requests_total", ()):
+        of(labels)["requests"] += int(value)
+        if labels.get("status", "")[:1] in ("4", "5"):
+            of(labels)["refused"] += int(value)
+    for name in ("sparkthor_front_completion_tokens_total", "sparkthor_front_prompt_tokens_total"):
+        for labels, value in found.get(name, ()):
+            of(labels)["tokens"] += int(value)
+    for labels, value in found.get("sparkthor_front_key_tokens_limit", ()):
+        of(labels)["limits"].setdefault(labels.get("period", ""), {})["limit"] = int(value)
+    for labels, value in found.get("sparkthor_front_key_tokens", ()):
+        of(labels)["limits"].setdefault(labels.get("period", ""), {})["used"] = int(value)
+    # of a key without a limit there is nothing to compare with
+    for own in by_key.values():
+        own["limits"] = {period: both for period, both in own["limits"].items() if "limit" in both}
+    return [{"name": name, **own} for name, own in sorted(by_key.items())]
+
+
+class GroupFacts(NamedTuple):
+    """Of a serving group whose head this host is, or whose head answers."""
+
+    name: str
+    model: str
+    #: of the watchdog's file; empty without one
+    state: Mapping[str, Any]
+    #: why a person keeps it stopped; None where nobody does
+    stopped: str | None = None
+    draining: bool = False
+    on_demand: bool = False
+    #: the hosts that it has, by name
+    hosts: Sequence[str] = ()
+
+
+def group(facts: GroupFacts, metrics: str, rates: Rates, now: float) -> dict[str, Any]:
+    """A serving group: what its watchdog says, and what its engine counts.  Seconds, shares, tokens a second."""
+    told = facts.state
+    seen = engine(metrics)
+    rate = rates.per_second(f"{facts.name} tokens", seen["tokens"], now)
+    answered = rates.per_second(f"{facts.name} first", seen["first_token_count"], now)
+    waited = rates.per_second(f"{facts.name} first sum", seen["first_token_sum"], now)
+    fraction, updated = _number(told.get("fraction")), _number(told.get("updated"))
+    completion, ranks = _mapping(told.get("completion")), _mapping(told.get("ranks"))
+    drafted = seen["drafted"]
+    return {
+        "name": facts.name,
+        "model": printable(facts.model)[:LINE],
+        "hosts": list(facts.hosts),
+        "state": _state(facts, updated, now),
+        "detail": _line(told.get("detail")),
+        "line": _line(told.get("line")),
+        "progress": _line(told.get("progress")),
+        "percent": None if fraction is None else round(100 * fraction),
+        "healthy": bool(told.get("healthy")),
+        "since": _number(told.get("since")),
+        "age": None if updated is None else max(0.0, now - updated),
+        "stopped": None if facts.stopped is None else _line(facts.stopped),
+        "draining": facts.draining,
+        "on_demand": facts.on_demand,
+        "proof": {"age": _number(completion.get("seconds_ago")), "seconds": _number(completion.get("latency"))},
+        "answers": _answers(told.get("answers")),
+        "missing": _names(ranks.get("missing")),
+        "without": _names(ranks.get("without")),
+        "next_restart": _number(told.get("next_restart_in")),
+        "running": seen["running"],
+        "waiting": seen["waiting"],
+        "cache": seen["cache"],
+        "tokens_per_second": rate,
+        "first_token": waited / answered if answered and waited is not None else None,
+        "accepted": (seen["accepted"] or 0.0) / drafted if drafted else None,
+    }
+
+
+def _state(facts: GroupFacts, updated: float | None, now: float) -> str:
+    """A word for the state: one of the watchdog's, or ``stopped``, ``asleep``, ``draining``, ``unknown``."""
+    if facts.stopped is not None:
+        return "asleep" if facts.stopped.startswith("asleep: ") else "stopped"
+    told = facts.state.get("state")
+    if not isinstance(told, str) or updated is None:
+        return "asleep" if facts.on_demand else "unknown"
+    if abs(now - updated) > OLD * 3:
+        return "unknown"
+    return "draining" if facts.draining and facts.state.get("healthy") else printable(told)[:40]
+
+
+def _number(value: Any) -> float | None:
+    plain = isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
+    return float(value) if plain and abs(value) < 1e15 else None
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _line(value: Any) -> str:
+    return printable(str(value))[:LINE] if isinstance(value, (str, int, float)) else ""
+
+
+def _names(value: Any) -> list[str]:
+    return [printable(str(one))[:80] for one in value[:64]] if isinstance(value, list) else []
+
+
+def _answers(value: Any) -> dict[str, float | None] | None:
+    if not isinstance(value, dict) or not value.get("asked"):
+        return None
+    return {"asked": _number(value.get("asked")), "right": _number(value.get("right"))}
+
+
+class History:
+    """An hour of a few series, a point each ``STEP`` seconds; a gap is null."""
+
+    def __init__(self) -> None:
+        self._points: dict[str, deque[float | None]] = {}
+        self._slot: int | None = None
+
+    def add(self, values: Mapping[str, float | None], now: float) -> None:
+        """Keep these as the values of the current step.  A clock that jumps begins the history anew."""
+        slot = int(now // STEP)
+        if self._slot is None or not 0 <= slot - self._slot < POINTS:
+            self._points.clear()
+            self._slot = slot
+        while self._slot < slot:
+            self._slot += 1
+            for series in self._points.values():
+                series.append(None)
+        for name, value in values.items():
+            series = self._points.setdefault(name, deque([None], maxlen=POINTS))
+            series[-1] = value
+
+    def document(self) -> dict[str, Any]:
+        """The series, the newest value last, thinned to a minute's mean where there are many."""
+        return {"step": STEP, "series": {name: list(series) for name, series in sorted(self._points.items())}}
+
+
+#: of a watchdog's line: what kind of news it is
+_KINDS = (
+    ("bad", re.compile(r"restart|failed|broken|lost|wedged|no answer|cannot", re.IGNORECASE)),
+    ("warn", re.compile(r"degraded|waiting for|slow|drain|missing|stopped", re.IGNORECASE)),
+    ("good", re.compile(r"serving", re.IGNORECASE)),
+    ("busy", re.compile(r"loading|starting", re.IGNORECASE)),
+)
+
+
+def event(at: float, who: str, text: str) -> dict[str, Any]:
+    """A line of the journal or of the audit, as news: ``at`` in seconds since 1970."""
+    line = printable(text)[:LINE]
+    kind = next((name for name, pattern in _KINDS if pattern.search(line)), "dot")
+    return {"at": round(at, 3), "who": printable(who)[:60], "kind": kind, "text": line}
+
+
+def wish_event(wish: Mapping[str, Any]) -> dict[str, Any]:
+    """A wish that was written down, as news."""
+    verb, group, told = (printable(str(wish.get(name) or ""))[:200] for name in ("do", "group", "reason"))
+    words = [verb, *([f"of {group}"] if group else []), str(wish.get("state") or "")]
+    text = " ".join(words) + (f": {told}" if told else "")
+    if wish.get("state") in ("failed", "refused"):
+        text += f" ({printable(str(wish.get('text') or ''))[:200]})"
+    found = event(_number(wish.get("at")) or 0.0, str(wish.get("who") or ""), text)
+    return {**found, "kind": "person"}
+
+
+def state_of_metrics(text: str, now: float) -> dict[str, Any]:
+    """What another head's exporter says of its watchdog, as that one's state file has it; empty without an answer."""
+    prefix = "sparkthor_serving_"
+    found = samples(
+        text, [f"{prefix}{name}" for name in ("state", "healthy", "state_seconds", "completion_age_seconds")]
+    )
+    state = next((labels.get("state") for labels, value in found.get(f"{prefix}state", ()) if value), None)
+    if state is None:
+        return {}
+    seconds = _first(found, f"{prefix}state_seconds")
+    return {
+        "state": state,
+        "healthy": bool(_first(found, f"{prefix}healthy")),
+        "since": None if seconds is None else now - seconds,
+        "updated": now,
+        "completion": {"seconds_ago": _first(found, f"{prefix}completion_age_seconds")},
+    }

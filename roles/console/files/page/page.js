@@ -1,0 +1,272 @@
+// The page of a cluster. It asks for one document each two seconds and draws it; it keeps no secret beyond the tab.
+import { html, render, useEffect, useRef, useState } from './vendor/preact.js'
+import { Chat, Command } from './chat.js'
+import { OLD, VERBS, actions, clock, count, disk, duration, figure, first, gib, named, tone, unreadable, verdict, worries } from './state.js'
+
+const SHAPES = {
+  good: html`<circle cx="8" cy="8" r="7"/><path d="M4.6 8.3l2.3 2.3 4.5-4.9" fill="none" stroke="var(--panel)" stroke-width="1.9" stroke-linecap="round" stroke-linejoin="round"/>`,
+  busy: html`<circle cx="8" cy="8" r="6" fill="none" stroke="currentColor" stroke-width="2" opacity=".3"/><path d="M8 2a6 6 0 0 1 5.2 9" fill="none" stroke="currentColor" stroke-width="2" stroke-linecap="round"/>`,
+  warn: html`<path d="M8 1.2l7.2 13H.8z" stroke-linejoin="round"/><path d="M8 5.7v4M8 12v.2" stroke="var(--panel)" stroke-width="1.8" stroke-linecap="round"/>`,
+  bad: html`<path d="M5 1h6l4 4v6l-4 4H5l-4-4V5z"/><path d="M5.6 5.6l4.8 4.8M10.4 5.6l-4.8 4.8" stroke="var(--panel)" stroke-width="1.8" stroke-linecap="round"/>`,
+  away: html`<circle cx="8" cy="8" r="6.2" fill="none" stroke="currentColor" stroke-width="1.8" stroke-dasharray="3 2.4"/>`,
+  drain: html`<circle cx="8" cy="8" r="7"/><path d="M5.9 4.9v6.2M10.1 4.9v6.2" stroke="var(--panel)" stroke-width="1.9" stroke-linecap="round"/>`,
+  idle: html`<circle cx="8" cy="8" r="6.2" fill="none" stroke="currentColor" stroke-width="1.8"/>`,
+  moon: html`<path d="M13.2 10.2A6 6 0 0 1 5.8 2.8a6 6 0 1 0 7.4 7.4z"/>`,
+  person: html`<circle cx="8" cy="5" r="3"/><path d="M2.5 14.5a5.5 5.5 0 0 1 11 0z"/>`,
+  dot: html`<circle cx="8" cy="8" r="3"/>`
+}
+const Shape = ({ name, toned }) => html`<svg viewBox="0 0 16 16" fill="currentColor" aria-hidden="true" class=${toned ? `tone-${tone(name)}` : ''}>${SHAPES[name] || SHAPES.dot}</svg>`
+
+/** Asks for the state each two seconds, each 15 when nobody looks, and never twice at once. */
+function useNews(token, leave) {
+  const [news, setNews] = useState({ document: null, at: 0, right: '', key: '', problem: '' })
+  useEffect(() => {
+    if (!token) return undefined
+    let over = false
+    let timer = 0
+    const ask = async () => {
+      const abort = AbortSignal.timeout(8000)
+      try {
+        const answer = await fetch('state', { headers: { Authorization: `Bearer ${token}` }, signal: abort, cache: 'no-store' })
+        if (over) return
+        if (answer.status === 401) return leave('This key is not known here, or may not see this page. Keys have 16 characters or more; a key that was ended with keys.yml is refused like any other.')
+        if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).error || `the head answers ${answer.status}`)
+        const told = await answer.json()
+        if (over) return
+        const amiss = unreadable(told)
+        if (amiss) throw new Error(amiss)
+        setNews({ document: told, at: Date.now(), problem: '', right: answer.headers.get('X-Sparkthor-Right') || 'view', key: answer.headers.get('X-Sparkthor-Key') || '' })
+      } catch (error) {
+        if (!over) setNews(old => ({ ...old, problem: error.name === 'TimeoutError' || error instanceof TypeError ? 'The head does not answer.' : error instanceof SyntaxError ? 'The head sends something else than its state.' : error.message }))
+      }
+      if (!over) timer = setTimeout(ask, document.hidden ? 15000 : 2000)
+    }
+    const seen = () => { if (!document.hidden) { clearTimeout(timer); ask() } }
+    ask()
+    document.addEventListener('visibilitychange', seen)
+    return () => { over = true; clearTimeout(timer); document.removeEventListener('visibilitychange', seen) }
+  }, [token])
+  return news
+}
+
+/** Seconds now, so that ages grow between two answers. */
+function useSeconds() {
+  const [now, set] = useState(Date.now())
+  useEffect(() => { const timer = setInterval(() => set(Date.now()), 1000); return () => clearInterval(timer) }, [])
+  return now
+}
+
+function Gate({ problem, enter }) {
+  const [text, setText] = useState('')
+  const [health, setHealth] = useState('')
+  useEffect(() => {
+    let over = false
+    const ask = async () => {
+      try { const told = await (await fetch('../health')).json(); if (!over) setHealth(String(told.status || '').slice(0, 40)) } catch { if (!over) setHealth('') }
+    }
+    ask()
+    const timer = setInterval(ask, 5000)
+    return () => { over = true; clearInterval(timer) }
+  }, [])
+  const known = health === 'serving' ? 'good' : health === 'loading' ? 'busy' : health ? 'warn' : 'away'
+  return html`<main id="main"><div class="gate"><div class=${`state tone-${tone(known)}`}><${Shape} name=${known}/><h1>${health ? health[0].toUpperCase() + health.slice(1) : 'No news'}</h1></div>
+    <p class="soft">This is what everybody on the network may know. The rest needs a key.</p>
+    <form onSubmit=${event => { event.preventDefault(); if (text.trim()) enter(text.trim()) }}>
+      ${problem && html`<p class="err" role="alert"><${Shape} name="bad"/><span>${problem}</span></p>`}
+      <div><label for="k">API key</label><input id="k" type="password" autocomplete="current-password" value=${text} onInput=${event => setText(event.target.value)} aria-invalid=${problem ? 'true' : 'false'}/></div>
+      <p class="small soft">It goes to this head only and is forgotten with this tab. The owner has it in the inventory (<span class="mono">.secrets/api_key</span>) on the controller.</p>
+      <button class="main">Show the cluster</button></form></div></main>`
+}
+
+const Figure = ({ name, value, unit, usual }) => html`<div><dt>${name}</dt><dd>${value} <small>${unit}</small></dd><dd class="usual">${usual}</dd></div>`
+
+function Figures({ group }) {
+  if (!['serving', 'draining', 'degraded'].includes(group.state)) return null
+  return html`<dl class="figures">
+    <${Figure} name="Tokens a second" value=${figure(group.tokens_per_second)} unit="" usual=${group.accepted === null ? 'of all answers together' : `${figure(group.accepted * 100)} % of drafted tokens accepted`}/>
+    <${Figure} name="Requests" value=${figure(group.running)} unit="running" usual=${group.waiting ? `${figure(group.waiting)} wait` : 'none waits'}/>
+    <${Figure} name="First token" value=${group.first_token === null ? '—' : figure(group.first_token)} unit=${group.first_token === null ? '' : 's'} usual="mean of the last seconds"/>
+    <${Figure} name="Cache in use" value=${group.cache === null ? '—' : figure(group.cache * 100)} unit=${group.cache === null ? '' : '%'} usual=${group.answers ? `${group.answers.right} of ${group.answers.asked} simple tasks right after the start` : ''}/></dl>`
+}
+
+function Now({ doc, group, now, ask, pin }) {
+  const told = verdict(group, now)
+  const others = doc.groups.filter(one => one !== group)
+  const worried = doc.hosts.flatMap(worries)
+  const loading = ['loading', 'starting'].includes(group.state)
+  return html`<section id="now" aria-labelledby="v"><div class="verdict"><div role="status"><div class=${`state tone-${tone(told.shape)}`}><${Shape} name=${told.shape}/><h1 id="v">${doc.groups.length > 1 ? `${group.name}: ` : ''}${told.verdict}</h1></div><p class="say">${told.say}</p></div>
+    <div class="acts">${actions(group).map((verb, index) => html`<button type="button" class=${index === 0 && ['start', 'wake', 'resume'].includes(verb) ? 'main' : ''} onClick=${() => ask({ verb, group })}>${VERBS[verb].name}${VERBS[verb].typed ? '…' : ''}</button>`)}</div></div>
+    ${loading && html`<div class="panel load"><div role="progressbar" aria-label="Loading" aria-valuemin="0" aria-valuemax="100" aria-valuenow=${group.percent ?? 0}><div class="bar2" style=${{ '--f': `${group.percent ?? 0}%` }}><i></i></div></div><p class="says mono">${group.progress}</p></div>`}
+    ${doc.playbook && html`<div class="fix tone-busy"><p><b>${doc.playbook.play}</b> runs, by ${doc.playbook.owner}. Nothing can be changed from here until it has ended.</p></div>`}
+    ${doc.jobs.filter(job => job.state !== 'done' || now - job.at < 60).slice(0, 2).map(job => html`<div key=${job.id} class=${`fix tone-${job.state === 'failed' ? 'bad' : job.state === 'done' ? 'good' : 'busy'}`}><p role="status"><b>${VERBS[job.do]?.name || job.do}</b> ${job.state === 'running' ? `goes on for ${duration(now - job.at)}` : job.state}, asked for by ${job.who}${job.text ? `: ${job.text}` : ''}</p></div>`)}
+    ${worried.length > 0 && html`<ul class="worries">${worried.map(text => html`<li key=${text}><${Shape} name="warn" toned/><span>${text}</span></li>`)}</ul>`}
+    <${Figures} group=${group}/>
+    ${others.length > 0 && html`<ul class="groups" aria-label="Other serving groups">${others.map(one => { const its = verdict(one, now); return html`<li key=${one.name}><${Shape} name=${its.shape} toned/><b>${one.name}</b><span class="soft">${its.verdict}: ${one.model}</span><button type="button" class="quiet" onClick=${() => pin(one.name)}>Show<span class="vh"> ${one.name}</span></button></li>` })}</ul>`}
+  </section>`
+}
+
+const share = (part, whole) => `${Math.min(100, Math.max(0, 100 * part / whole)).toFixed(1)}%`
+
+function HostRow({ host }) {
+  const { memory, disk: room } = host
+  const gpus = host.gpus || []
+  const old = !host.answers
+  return html`<tr class=${old ? 'away' : ''}><th scope="row" class="host"><b>${host.name}</b><span class="small soft">${old ? (host.age === null ? 'has not answered yet' : `no answer for ${duration(host.age)}`) : host.uptime !== null && host.uptime < 3600 ? `up ${duration(host.uptime)}` : host.address}</span></th>
+    <td class="memory" data-name="Memory">${memory ? html`<div class="mem" role="img" aria-label=${`${gib(memory.left)} GiB left of ${gib(memory.total)}`}><i class="w" style=${{ '--w': share(memory.total - memory.left, memory.total) }}></i></div><span class="small soft">${gib(memory.left)} GiB left of ${gib(memory.total)}</span>` : '—'}</td>
+    <td data-name="GPU">${gpus.length ? gpus.map(gpu => html`<div key=${gpu.gpu}>${gpu.share === undefined ? '—' : `${figure(gpu.share * 100)} %`} <span class="soft small">${gpu.celsius === undefined ? '' : `· ${figure(gpu.celsius)} °C`}${gpu.watts === undefined ? '' : ` · ${figure(gpu.watts)} W`}${gpu.hertz === undefined ? '' : ` · ${figure(gpu.hertz / 1e6)} MHz`}</span></div>`) : '—'}</td>
+    <td data-name="Links">${(host.links || []).map(link => html`<div class="small" key=${link.netdev}>${link.up ? '' : '✕ '}${link.netdev} <span class="soft">${link.up ? (link.bytes === null ? 'up' : `${figure(link.bytes * 8 / 1e9)} Gb/s`) : 'no carrier'}</span></div>`)}</td>
+    <td data-name="Disk">${room ? html`<div class="mem thin" role="img" aria-label=${`${disk(room.left)} left of ${disk(room.total)}`}><i class=${room.left < 50e9 ? 'x' : 'f'} style=${{ '--w': share(room.total - room.left, room.total) }}></i></div><span class="small soft">${disk(room.left)} left</span>` : '—'}</td></tr>`
+}
+
+function Hosts({ doc }) {
+  const answer = doc.hosts.filter(host => host.answers).length
+  const closed = doc.hosts.filter(host => host.firewall).length
+  return html`<section id="hosts" aria-labelledby="h2h"><header><h2 id="h2h">Hosts</h2><span class="small soft">${answer} of ${doc.hosts.length} answer${closed ? `, firewall closed on ${closed}` : ''}</span></header>
+    <table class="rows"><caption class="vh">Memory, GPU, links and disk of each host</caption><thead><tr><th scope="col">Host</th><th scope="col">Memory, GPU and system share it</th><th scope="col">GPU</th><th scope="col">Fabric, ${doc.topology}</th><th scope="col">Disk for models</th></tr></thead><tbody>${doc.hosts.map(host => html`<${HostRow} key=${host.name} host=${host}/>`)}</tbody></table></section>`
+}
+
+function path(values, width, height, most) {
+  let pen = 'M'
+  return values.map((value, index) => {
+    if (value === null) { pen = 'M'; return '' }
+    const point = `${pen}${(index / Math.max(1, values.length - 1) * width).toFixed(1)} ${(height - value / most * height).toFixed(1)}`
+    pen = 'L'
+    return point
+  }).join('')
+}
+
+function Chart({ title, lines, unit }) {
+  const known = lines.flatMap(([, values]) => values).filter(value => value !== null)
+  const most = Math.max(1e-9, ...known) * 1.15
+  const last = lines.map(([, values]) => values[values.length - 1]).filter(value => value !== null && value !== undefined)
+  const total = last.length ? last.reduce((sum, value) => sum + value, 0) : null
+  return html`<figure><h3>${title}<span>${figure(total)}${total === null ? '' : unit}</span></h3>
+    <svg viewBox="0 0 100 50" preserveAspectRatio="none" role="img" aria-label=${`${title}, now ${figure(total)}${unit}, at most ${known.length ? figure(Math.max(...known)) : '—'} in this hour`}><path class="grid" d="M0 0H100M0 25H100"/>${lines.map(([name, values], index) => html`<path key=${name} class=${`line ${['', 'b', 'c', 'r'][index % 4]}`} d=${path(values, 100, 50, most)}/>`)}</svg>
+    <div class="axis"><span>${duration((lines[0] ? lines[0][1].length : 0) * 5)} ago</span><span>now</span></div></figure>`
+}
+
+function Traffic({ doc, right }) {
+  const series = name => Object.entries(doc.history.series).filter(([key]) => key.startsWith(`${name}/`)).map(([key, values]) => [key.slice(name.length + 1), values])
+  return html`<section id="traffic" aria-labelledby="h2t"><header><h2 id="h2t">Traffic</h2><span class="small soft">the last hour, while this page's process ran</span></header>
+    <div class="charts"><${Chart} title="Tokens a second" lines=${series('tokens_per_second')} unit=""/><${Chart} title="Requests, running" lines=${series('running')} unit=""/><${Chart} title="First token" lines=${series('first_token')} unit=" s"/></div>
+    <table class="keys"><caption class="vh">Requests and tokens by key</caption><thead><tr><th scope="col">Key</th><th scope="col" class="num">Requests</th><th scope="col" class="num">Refused</th><th scope="col" class="num">Tokens</th><th scope="col" class="opt">Limit</th></tr></thead><tbody>
+    ${doc.keys.map(key => html`<tr key=${key.name}><th scope="row">${key.name || (right === 'operate' ? '—' : 'all keys')}</th><td class="num">${figure(key.requests)}</td><td class="num">${figure(key.refused)}</td><td class="num">${figure(key.tokens)}</td><td class="opt small soft">${Object.entries(key.limits).map(([period, both]) => `${figure(both.used ?? 0)} of ${figure(both.limit)} a ${period}`).join(', ') || '—'}</td></tr>`)}
+    ${doc.keys.length === 0 && html`<tr><td colspan="5" class="soft">Nobody has asked yet.</td></tr>`}</tbody></table></section>`
+}
+
+const FILTERS = { all: () => true, people: one => one.kind === 'person', trouble: one => ['warn', 'bad'].includes(one.kind) }
+
+function Events({ doc, group, token }) {
+  const [filter, setFilter] = useState('all')
+  const [open, setOpen] = useState(false)
+  const [log, setLog] = useState({ lines: [], problem: '' })
+  const place = useRef(null)
+  useEffect(() => {
+    if (!open || !group.here) return undefined
+    let over = false
+    let timer = 0
+    const ask = async () => {
+      try {
+        const answer = await fetch(`log?group=${encodeURIComponent(group.id)}`, { headers: { Authorization: `Bearer ${token}` }, cache: 'no-store', signal: AbortSignal.timeout(8000) })
+        const told = await answer.json()
+        if (!over) setLog({ lines: told.lines || [], problem: told.error || '' })
+      } catch { if (!over) setLog(old => ({ ...old, problem: 'The head does not answer.' })) }
+      if (!over) timer = setTimeout(ask, document.hidden ? 30000 : 5000)
+    }
+    ask()
+    return () => { over = true; clearTimeout(timer) }
+  }, [open, group.id, token])
+  useEffect(() => {
+    const own = place.current
+    // who has scrolled up reads, and is left alone
+    if (own && own.scrollHeight - own.scrollTop - own.clientHeight < 80) own.scrollTop = own.scrollHeight
+  }, [log.lines])
+  const shown = doc.events.filter(FILTERS[filter])
+  const today = new Date().toDateString()
+  const at = seconds => new Date(seconds * 1000).toDateString() === today ? clock(seconds).slice(0, 5) : new Date(seconds * 1000).toDateString().slice(4, 10)
+  return html`<section id="events" aria-labelledby="h2e"><header><h2 id="h2e">Events</h2><div class="chips" role="group" aria-label="Show">${Object.keys(FILTERS).map(name => html`<button type="button" aria-pressed=${String(filter === name)} onClick=${() => setFilter(name)}>${name}</button>`)}</div></header>
+    <ol class="log">${shown.slice(0, 12).map((one, index) => html`<li key=${`${one.at}${index}`}><time class="mono soft">${at(one.at)}</time><${Shape} name=${one.kind} toned/><span><span class="by">${one.who}</span> ${one.text}</span></li>`)}</ol>
+    ${shown.length === 0 && html`<p class="soft small">Nothing of that kind.</p>`}
+    ${group.here && html`<details class="engine" onToggle=${event => setOpen(event.target.open)}><summary>Engine log, newest 200 lines</summary><pre tabindex="0" aria-label="Engine log" ref=${place}>${log.problem || log.lines.map(line => html`<div>${clock(line.at)} ${line.text}</div>`)}</pre></details>`}</section>`
+}
+
+function Ask({ wish, doc, close, token, say }) {
+  const verb = VERBS[wish.verb]
+  const name = named(wish.group, doc.groups)
+  const typed = doc.groups.length > 1 ? wish.group.name : wish.group.model
+  const [reason, setReason] = useState('')
+  const [repeat, setRepeat] = useState('')
+  const [key, setKey] = useState('')
+  const [problem, setProblem] = useState('')
+  const [busy, setBusy] = useState(false)
+  const [id] = useState(() => Array.from(crypto.getRandomValues(new Uint8Array(16)), byte => byte.toString(16).padStart(2, '0')).join(''))
+  const place = useRef(null)
+  useEffect(() => { place.current.showModal() }, [])
+  const ready = !busy && (!verb.why || reason.trim()) && (!verb.typed || repeat.trim() === typed)
+  const go = async event => {
+    event.preventDefault()
+    if (!ready) return
+    setBusy(true)
+    try {
+      const answer = await fetch('do', { method: 'POST', headers: { Authorization: `Bearer ${key.trim() || token}`, 'Content-Type': 'application/json' },
+        body: JSON.stringify({ do: wish.verb, group: wish.group.id, reason: reason.trim(), id, since: wish.group.since }) })
+      if (answer.ok) { say(`${verb.name}: it has begun`); close(); return }
+      setProblem((await answer.json().catch(() => ({}))).error || `The head answers ${answer.status}.`)
+    } catch { setProblem('The head does not answer; look whether it has begun before you try again.') }
+    setBusy(false)
+  }
+  return html`<dialog aria-labelledby="d" ref=${place} onClose=${close}><form onSubmit=${go}><h2 id="d">${verb.name} ${name}</h2>
+    <ul class="what">${wish.group.running ? html`<li>${count(wish.group.running, 'request')} run now.</li>` : ''}${verb.what.map(line => html`<li key=${line}>${line}</li>`)}</ul>
+    ${verb.why && html`<div class="field"><label for="r">Why? <span class="soft">everybody sees it, in status.yml as well</span></label><input id="r" maxlength="200" value=${reason} onInput=${event => setReason(event.target.value)}/></div>`}
+    ${verb.typed && html`<div class="field"><label for="y">Type <span class="mono">${typed}</span> to ${verb.name.toLowerCase()} it</label><input id="y" autocomplete="off" value=${repeat} onInput=${event => setRepeat(event.target.value)}/></div>`}
+    ${wish.right !== 'operate' && html`<div class="field"><label for="k2">Operator key <span class="soft">used once, never stored</span></label><input id="k2" type="password" autocomplete="off" value=${key} onInput=${event => setKey(event.target.value)}/></div>`}
+    ${problem && html`<p class="err" role="alert"><${Shape} name="bad"/><span>${problem}</span></p>`}
+    <div class="acts"><button type="button" onClick=${() => place.current.close()}>Leave it</button><button class=${verb.danger ? 'danger' : 'main'} disabled=${!ready}>${verb.name} ${name}</button></div></form></dialog>`
+}
+
+const SECTIONS = ['now', 'hosts', 'chat', 'traffic', 'events']
+
+function Page() {
+  const [token, setToken] = useState(() => sessionStorage.getItem('key') || '')
+  const [problem, setProblem] = useState('')
+  const [wish, setWish] = useState(null)
+  const [pinned, pin] = useState('')
+  const [toast, say] = useState('')
+  const leave = text => { sessionStorage.removeItem('key'); setToken(''); setProblem(text || '') }
+  const enter = key => { sessionStorage.setItem('key', key); setProblem(''); setToken(key) }
+  const news = useNews(token, leave)
+  const now = useSeconds()
+  useEffect(() => { if (!toast) return undefined; const timer = setTimeout(() => say(''), 5000); return () => clearTimeout(timer) }, [toast])
+  const doc = news.document
+  const age = news.at ? (now - news.at) / 1000 : 0
+  const stale = doc !== null && age > OLD
+  const group = doc && doc.groups.length ? doc.groups.find(one => one.name === pinned) || first(doc.groups) : null
+  // the head's own clock counts, and goes on between two answers
+  const head = doc ? doc.time + age : 0
+  const title = !token ? 'Key' : stale ? 'No news' : group ? verdict(group, head).title : 'Cluster'
+  useEffect(() => { document.title = `${title} · ${doc ? doc.host : 'sparkthor.cluster'}`; document.body.classList.toggle('stale', stale) }, [title, stale])
+  const dark = () => {
+    const root = document.documentElement
+    const is = root.dataset.theme || (matchMedia('(prefers-color-scheme:dark)').matches ? 'dark' : 'light')
+    root.dataset.theme = is === 'dark' ? 'light' : 'dark'
+  }
+  if (!token) return html`<${Gate} problem=${problem} enter=${enter}/>`
+  if (!doc) return html`<main id="main"><div class="gate"><h1>${news.problem ? 'No news' : 'One moment'}</h1><p class="soft" role="status">${news.problem || 'The cluster is asked.'}</p>
+    <p><button type="button" onClick=${() => leave('')}>Another key</button></p></div></main>`
+  const models = doc.groups.filter(one => one.model).map(one => ({ name: one.name, model: one.model,
+    waits: ['serving', 'degraded'].includes(one.state) || (one.state === 'asleep' && one.on_demand) ? '' : `${verdict(one, head).verdict}.` }))
+  return html`<a class="skip" href="#now">Skip to the state</a>
+  <header class="bar"><div><span class="who">${doc.host} <span>${count(doc.hosts.length, 'host')}, ${doc.topology}</span></span>
+    <nav aria-label="Sections"><ul>${SECTIONS.map(name => html`<li key=${name}><a href=${`#${name}`}>${name[0].toUpperCase() + name.slice(1)}</a></li>`)}</ul></nav>
+    <div class="right"><span class=${stale ? 'live old' : 'live'}><i></i><span>${duration(age)} ago</span></span><span class="key soft">${news.key}, may ${news.right}</span>
+    <button type="button" class="quiet icon" onClick=${dark} aria-label="Light or dark">◐</button><button type="button" class="quiet" onClick=${() => leave('')}>Sign out</button></div></div></header>
+  <main id="main">
+    ${stale && html`<section id="stale" class="fix tone-bad"><p role="alert"><b>No news from ${doc.host} for ${duration(age)}.</b> What you see is from ${clock(doc.time)}. ${news.problem} The page asks again by itself; serving does not depend on it.</p></section>`}
+    ${group ? html`<${Now} doc=${doc} group=${group} now=${head} pin=${pin} ask=${stale ? () => {} : one => setWish({ ...one, right: news.right })}/>` : html`<section id="now"><h1>Nothing is served yet</h1></section>`}
+    <${Hosts} doc=${doc}/><${Chat} models=${models} token=${token}/><${Traffic} doc=${doc} right=${news.right}/>${group && html`<${Events} doc=${doc} group=${group} token=${token}/>`}
+    <footer><span>sparkthor.cluster ${doc.release}</span><span>state of ${clock(doc.time)}</span></footer></main>
+  ${toast && html`<div class="toast" role="status">${toast}</div>`}
+  ${wish && html`<${Ask} key=${wish.verb} wish=${wish} doc=${doc} token=${token} say=${say} close=${() => setWish(null)}/>`}`
+}
+
+render(html`<${Page}/>`, document.getElementById('page'))

@@ -1,0 +1,136 @@
+// What a state document means, in words. Nothing here touches the page.
+
+/** The document that this page knows; the server says which one it sends. */
+export const SCHEMA = 1
+/** Seconds after which what is shown is old. */
+export const OLD = 15
+
+const LISTS = ['groups', 'hosts', 'keys', 'events', 'jobs']
+
+/** What is wrong with an answer that should be a state document; empty if nothing is. */
+export function unreadable(told) {
+  if (told === null || typeof told !== 'object') return 'The head sends something else than its state.'
+  if (told.schema !== SCHEMA) return `The head sends version ${String(told.schema).slice(0, 20)} of its state, and this page reads version ${SCHEMA}. Load the page anew; if that does not help, run site.yml.`
+  const whole = typeof told.time === 'number' && LISTS.every(name => Array.isArray(told[name])) &&
+    told.history && typeof told.history.series === 'object' &&
+    told.groups.every(one => Array.isArray(one.hosts) && Array.isArray(one.missing) && Array.isArray(one.without) && one.proof)
+  return whole ? '' : 'The head sends only a part of its state.'
+}
+
+const TONES = { good: 'good', busy: 'busy', warn: 'warn', bad: 'bad', away: 'bad', drain: 'warn', idle: 'idle', moon: 'idle' }
+
+export const tone = shape => TONES[shape] || 'idle'
+
+/** 93784 s as "1 d 2 h"; two units at most. */
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined || !isFinite(seconds)) return 'an unknown time'
+  const s = Math.max(0, Math.round(seconds))
+  if (s < 60) return `${s} s`
+  if (s < 3600) return `${Math.floor(s / 60)} min${s % 60 && s < 600 ? ` ${s % 60} s` : ''}`
+  if (s < 86400) return `${Math.floor(s / 3600)} h${s % 3600 >= 60 ? ` ${Math.floor(s % 3600 / 60)} min` : ''}`
+  return `${Math.floor(s / 86400)} d${s % 86400 >= 3600 ? ` ${Math.floor(s % 86400 / 3600)} h` : ''}`
+}
+
+export const gib = bytes => (bytes / 1073741824).toFixed(1)
+
+/** Bytes of a disk, as shops count them. */
+export const disk = bytes => bytes >= 1e12 ? `${(bytes / 1e12).toFixed(1)} TB` : `${Math.round(bytes / 1e9)} GB`
+
+/** Numbers with at most three digits that say something; a dash for what is not known. */
+export function figure(value) {
+  if (value === null || value === undefined || !isFinite(value)) return '—'
+  if (value !== 0 && Math.abs(value) < 10) return String(Math.round(value * 100) / 100)
+  return Math.round(value).toLocaleString('en')
+}
+
+export const count = (number, word) => `${figure(number)} ${word}${number === 1 ? '' : 's'}`
+
+export const clock = seconds => new Date(seconds * 1000).toTimeString().slice(0, 8)
+
+/** The name under which a person knows a group. */
+export const named = (group, all) => all.length > 1 ? group.name : 'the group'
+
+const list = names => names.length < 2 ? names.join('') : `${names.slice(0, -1).join(', ')} and ${names[names.length - 1]}`
+
+/** What a group is doing: `shape`, `title` for the tab, `verdict`, and `say`, one or two sentences. */
+export function verdict(group, now) {
+  const model = group.model || 'The model'
+  const since = group.since === null ? null : now - group.since
+  const spell = duration(since)
+  const where = group.hosts.length === 1 ? 'one host' : `${group.hosts.length} hosts`
+  const asked = 'Requests get 503 with Retry-After until it answers.'
+  switch (group.state) {
+    case 'serving': {
+      const proof = group.proof.age === null ? '' :
+        ` The last proof is ${duration(group.proof.age)} old${group.proof.seconds === null ? '' : `: one token in ${figure(group.proof.seconds)} s`}.`
+      if (group.without.length) return { shape: 'warn', title: 'Serving the smaller model', verdict: 'Serving the smaller model',
+        say: `${model} answers without ${list(group.without)}. The full model starts again when it is back.${proof}` }
+      return { shape: 'good', title: 'Serving', verdict: 'Serving', say: `${model} on ${where} for ${spell}.${proof}` }
+    }
+    case 'starting':
+    case 'loading': {
+      const percent = group.percent === null ? '' : ` ${group.percent} %`
+      return { shape: 'busy', title: `Loading${percent}`, verdict: `Loading${percent}`, say: `${model} has been starting on ${where} for ${spell}. ${asked}` }
+    }
+    case 'draining':
+      return { shape: 'drain', title: 'Draining', verdict: `Draining: ${count((group.running || 0) + (group.waiting || 0), 'request')} left`,
+        say: 'New requests get 503 with Retry-After. Those that run may end.' }
+    case 'restarting':
+      return { shape: 'busy', title: 'Healing', verdict: 'Healing by itself', say: `${group.detail || 'The watchdog restarts the group.'} ${asked}` }
+    case 'degraded':
+      if (group.healthy) return { shape: 'warn', title: 'Serving the smaller model', verdict: 'Serving the smaller model', say: `${group.detail || group.line} The full model starts again when all hosts are back.` }
+      return { shape: 'away', title: group.missing.length ? 'A host is away' : 'Degraded', verdict: group.missing.length ? `Not serving: ${list(group.missing)} ${group.missing.length > 1 ? 'are' : 'is'} away` : 'Degraded',
+        say: `${group.detail || group.line} It goes on by itself when all hosts are back.` }
+    case 'stopped':
+      return { shape: 'idle', title: 'Stopped', verdict: 'Stopped', say: `${group.stopped || group.detail || 'Somebody stopped it'}. It stays stopped, also after reboots, until somebody starts it.` }
+    case 'asleep':
+      return { shape: 'moon', title: 'Asleep', verdict: 'Asleep', say: group.stopped ? `${group.stopped}.` : `${model} starts when it is asked for.` }
+    case 'maintenance':
+      return { shape: 'idle', title: 'Stopped', verdict: 'Stopped for maintenance', say: group.detail || group.line }
+    case 'unknown':
+      return { shape: 'away', title: 'Unknown', verdict: 'Nothing is known of it', say: 'Its watchdog says nothing: look at journalctl -u sparkthor-watchdog on the head.' }
+    default:
+      return { shape: group.healthy ? 'good' : 'warn', title: group.state, verdict: group.state, say: group.detail || group.line }
+  }
+}
+
+/** The group that needs a person first. */
+export function first(groups) {
+  const order = ['bad', 'away', 'warn', 'busy', 'drain', 'idle', 'good', 'moon']
+  return [...groups].sort((a, b) => order.indexOf(verdict(a, 0).shape) - order.indexOf(verdict(b, 0).shape))[0]
+}
+
+/** What fails next on a host, or is amiss: sentences. */
+export function worries(host) {
+  const found = []
+  if (host.age === null) return [`${host.name} has not answered yet`]
+  if (!host.answers) return [`${host.name} has not answered for ${duration(host.age)}`]
+  if (host.disk && host.disk.left < 50e9) found.push(`${host.name} has ${disk(host.disk.left)} left on the disk of the models; a start writes about 20 GB`)
+  const down = (host.links || []).filter(link => !link.up).map(link => link.netdev)
+  if (down.length) found.push(`${host.name} has no carrier on ${list(down)}`)
+  for (const gpu of host.gpus || []) if (gpu.slowed) found.push(`${host.name}: ${list(gpu.slowed)} slows GPU ${gpu.gpu} down`)
+  if (host.firewall === false) found.push(`${host.name}: the firewall is not the wanted one`)
+  if (host.gpus && !host.gpus.length) found.push(`${host.name} shows no GPU`)
+  return found
+}
+
+/** What may be done with a group in its state: verbs, the first one is the one to offer. */
+export function actions(group) {
+  if (!group.here) return []
+  switch (group.state) {
+    case 'stopped': return ['start']
+    case 'asleep': return group.id ? [] : ['wake']
+    case 'draining': return ['resume', 'stop']
+    case 'serving': return ['drain', 'restart', 'stop']
+    default: return ['restart', 'stop']
+  }
+}
+
+export const VERBS = {
+  start: { name: 'Start', what: ['It loads the model, which takes minutes, and serves again after reboots too.'] },
+  wake: { name: 'Wake', what: ['The group that serves in its place gives way; requests of that one may end first.'] },
+  resume: { name: 'Take requests again', what: ['A drain ends, and nothing is stopped after it.'] },
+  drain: { name: 'Drain', why: true, what: ['Those that run may end, for at most 10 min; new ones get 503 with Retry-After.', 'It stays so until somebody takes requests again.'] },
+  restart: { name: 'Restart', why: true, what: ['Requests that run may end first, for at most 5 min; new ones get 503 with Retry-After.', 'Then the model is loaded again, which takes minutes without answers.'] },
+  stop: { name: 'Stop', why: true, typed: true, danger: true, what: ['Requests that run may end first, for at most 10 min; new ones get 503.', 'It stays stopped, also after reboots, until somebody starts it.'] }
+}

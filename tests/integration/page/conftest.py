@@ -1,0 +1,291 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A head without a lab: real nginx with the planned configuration, the page's own process, an engine that streams.
+
+Hosts are exporters' pages that a test sets; the groups' states are the watchdog's files.  Needs nginx with its
+JavaScript module and a Chromium: make page
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import os
+import socket
+import socketserver
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    console_hands,
+    console_service,
+    control,
+    places,
+    watchdog_hands,
+)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
+
+from tests.integration.nginx.test_front import JS_MODULE, MODULE, NGINX
+from tests.unit.plugins.module_utils.serving_head import Systemd
+from tests.unit.plugins.plugin_utils._plan.conftest import variables
+from tests.unit.plugins.plugin_utils._plan.test_door import CONF
+from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan
+from tests.unit.ports import free_port
+from tests.unit.servers import serving
+
+__all__ = ["variables"]
+PAGE = Path(__file__).parents[3] / "roles" / "console" / "files" / "page"
+KEY, LOOKS, OPERATES, CHATS = "k" * 20, "v" * 20, "o" * 20, "c" * 20
+NAMES = ("spark-01", "spark-02", "spark-03")
+EXPORTER = """\
+sparkthor_node_memory_total_bytes 130701455360
+sparkthor_node_memory_available_bytes 19864223744
+sparkthor_node_disk_total_bytes 3670000000000
+sparkthor_node_disk_free_bytes {disk}
+sparkthor_node_uptime_seconds 271000
+sparkthor_gpu_power_watts{{gpu="0"}} 41
+sparkthor_gpu_temperature_celsius{{gpu="0"}} 62
+sparkthor_gpu_clock_hertz{{gpu="0"}} 2405000000
+sparkthor_gpu_utilization_ratio{{gpu="0"}} 0.71
+sparkthor_link_up{{netdev="enp1s0f0np0",planned="yes"}} 1
+sparkthor_link_up{{netdev="enP2p1s0f0np0",planned="yes"}} {link}
+sparkthor_link_rx_bytes_total{{netdev="enp1s0f0np0",planned="yes"}} 1000
+sparkthor_firewall_closed 1
+sparkthor_front_requests_total{{key="web",model="m",status="200"}} 64
+sparkthor_front_requests_total{{key="web",model="m",status="429"}} 2
+sparkthor_front_completion_tokens_total{{key="web",model="m"}} 233000
+"""
+ENGINE = """\
+vllm:num_requests_running{{engine="0"}} {running}
+vllm:num_requests_waiting{{engine="0"}} 0
+vllm:generation_tokens_total{{engine="0"}} {tokens}
+vllm:kv_cache_usage_perc{{engine="0"}} 0.37
+"""
+
+
+class Cluster:
+    """What a test changes, and where it looks."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.folder, self.port = folder, port
+        self.url = f"http://127.0.0.1:{port}/console/"
+        #: by name of the host what its exporter says; without one it does not answer
+        self.hosts: dict[str, str] = {name: EXPORTER.format(disk=2400000000000, link=1) for name in NAMES}
+        #: parts of the engine's answers, and the seconds between them
+        self.parts, self.pause = ["**Paris** is the capital", " of France."], 0.05
+        self.running, self.tokens = 3, 0
+        self.asked: list[dict[str, Any]] = []
+        #: requests whose client went away
+        self.left = 0
+        self.systemd = Systemd()
+        #: unit -> lines of the journal
+        self.journal: dict[str, list[str]] = {places.OWN.watchdog: ["serving: proof in 0.09 s"], places.OWN.unit: []}
+        self.nginx: subprocess.Popen[bytes] | None = None
+
+    def state(self, state: str, **more: Any) -> None:
+        """As the watchdog writes it."""
+        now = time.time()
+        told = {
+            "version": 1,
+            "state": state,
+            "detail": "",
+            "line": state,
+            "healthy": state == "serving",
+            "since": now - 273600,
+            "updated": now,
+            "completion": {"seconds_ago": 6.0, "latency": 0.09},
+            "ranks": {"missing": [], "without": []},
+            "answers": {"asked": 4, "right": 4},
+            **more,
+        }
+        path = self.folder / "run" / "state.json"
+        path.with_suffix(".new").write_text(json.dumps(told))
+        path.with_suffix(".new").rename(path)
+
+    def config(self, **more: Any) -> None:
+        """serving.json."""
+        told = {"unit": places.OWN.unit, "model": "qwen3.5-397b-a17b-nvfp4", **more}
+        (self.folder / "etc" / "serving.json").write_text(json.dumps(told))
+
+    def fetch(self, address: str, path: str) -> str:
+        """For the page's process: the exporters."""
+        self.tokens += 80
+        if path == "/metrics/engine":
+            return ENGINE.format(running=self.running, tokens=self.tokens)
+        return self.hosts.get(address, "")
+
+    def run(self, argv: list[str], seconds: float) -> tuple[int, str, str]:
+        """For root's part: systemd and the journal."""
+        if argv[0] != "journalctl":
+            return self.systemd(argv, seconds)
+        lines = self.journal.get(argv[-1].partition("=")[2], [])
+        at = int(time.time() * 1e6)
+        return 0, "".join(json.dumps({"MESSAGE": one, "__REALTIME_TIMESTAMP": str(at)}) + "\n" for one in lines), ""
+
+
+def engine(cluster: Cluster) -> type[http.server.BaseHTTPRequestHandler]:
+    class Engine(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            cluster.asked.append(body)
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream; charset=utf-8")
+            self.end_headers()
+            try:
+                for part in cluster.parts:
+                    delta = part if isinstance(part, dict) else {"content": part}
+                    self._send({"choices": [{"delta": delta}]})
+                    time.sleep(cluster.pause)
+                self._send({"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": len(cluster.parts)}})
+                self.wfile.write(b"data: [DONE]\n\n")
+            except OSError:
+                cluster.left += 1
+
+        def _send(self, event: dict[str, Any]) -> None:
+            self.wfile.write(b"data: " + json.dumps(event).encode() + b"\n\n")
+            self.wfile.flush()
+
+        def address_string(self) -> str:
+            return ""
+
+        def log_message(self, *_arguments: Any) -> None:
+            pass
+
+    return Engine
+
+
+#: the planned files by name, made once: all tests have the same plan but for the port
+_PLANNED: dict[str, str] = {}
+_PORT = 23456
+
+
+def planned(variables: dict[str, Any]) -> dict[str, str]:
+    """The front proxy's configuration by file, as it is planned for ``_PORT``."""
+    if not _PLANNED:
+        keys: list[dict[str, Any]] = [
+            {"name": "looks", "key": LOOKS, "console": "view"},
+            {"name": "operates", "key": OPERATES, "console": "operate"},
+            {"name": "chats", "key": CHATS},
+        ]
+        own = {"vllm_serve_api_port": _PORT, "vllm_serve_listen": ["127.0.0.1"], "vllm_serve_front_access_log": False}
+        given = {**variables, **own, "vllm_serve_api_keys": keys, "console_enabled": True}
+        for path, text in files(plan(given)).items():
+            if path.startswith(str(Path(CONF).parent)):
+                _PLANNED[Path(path).name] = text
+        named = [front.NamedKey(front.MAIN, KEY), *front.named_keys(keys)]
+        _PLANNED["keys.conf"] = front.key_map(named)
+    return _PLANNED
+
+
+def front_files(cluster: Cluster, variables: dict[str, Any]) -> None:
+    """The same with its paths below the test's folder."""
+    for name, text in planned(variables).items():
+        for place, here in (
+            (JS_MODULE, str(MODULE)),
+            ("/run/sparkthor-console", f"{cluster.folder}/console"),
+            ("/run/sparkthor", f"{cluster.folder}/run"),
+            ("/var/cache/sparkthor-front", f"{cluster.folder}/cache"),
+            ("/usr/local/share/sparkthor/page", str(PAGE)),
+            (f"127.0.0.1:{_PORT}", f"127.0.0.1:{cluster.port}"),
+        ):
+            text = text.replace(place, here)
+        (cluster.folder / "front" / name).write_text(text)
+
+
+class Health(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        body = b'{"status": "serving"}\n'
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def address_string(self) -> str:
+        return ""
+
+    def log_message(self, *_arguments: Any) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def page_process(cluster: Cluster) -> Iterator[console_service.Collector]:
+    """The page's process and root's part, as two threads of this one; every round is at once."""
+    config = {
+        "host": NAMES[0],
+        "topology": "ring",
+        "port": cluster.port,
+        "groups": [{"name": "cluster", "beside": "", "head": NAMES[0], "here": True, "hosts": list(NAMES)}],
+        "hosts": [{"name": name, "address": name} for name in NAMES],
+    }
+    own = places.OWN
+
+    def of_group(group: str, check: bool) -> control.Control:
+        made = control.Control(check, own.config, own.draining, own.maintenance[0], own.maintenance, runner=cluster.run)
+        made.connections = lambda _path: cluster.running
+        made.sleep = lambda _seconds: time.sleep(0.05)
+        return made
+
+    audit, controller = str(cluster.folder / "audit.jsonl"), str(cluster.folder / "controller.json")
+    hands = console_hands.Hands(config, of_group, cluster.run, audit, controller)
+    ours, theirs = socket.socketpair()
+    guard = console_hands.Guard(hands, watchdog_hands.Hands())
+    threading.Thread(target=guard.serve, args=(theirs,), daemon=True).start()
+    remote = console_hands.Remote(ours)
+    collector = console_service.Collector(config, remote, cluster.fetch)
+    server = console_service.Server(f"{cluster.folder}/console/console.sock", "root")
+    server.collector, server.hands = collector, remote
+    ended = threading.Event()
+
+    def rounds() -> None:
+        while not ended.is_set():
+            collector.round()
+            ended.wait(0.3)
+
+    with serving(server):
+        thread = threading.Thread(target=rounds)
+        thread.start()
+        try:
+            yield collector
+        finally:
+            ended.set()
+            thread.join(10)
+    ours.close()
+
+
+@pytest.fixture(name="cluster")
+def _cluster(tmp_path: Path, variables: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path, free_port())
+    for name in ("front", "cache", "run/vllm", "run/watchdog", "run/front", "console", "etc", "lasting"):
+        (tmp_path / name).mkdir(parents=True)
+    for name, folder in (("RUN", "run"), ("ETC", "etc"), ("LASTING", "lasting")):
+        monkeypatch.setattr(places, name, str(tmp_path / folder))
+    cluster.config(socket=places.OWN.socket)
+    cluster.state("serving")
+    front_files(cluster, variables)
+    tmp_path.chmod(0o755)
+    command = f"daemon off; master_process off; {'user root;' if os.geteuid() == 0 else ''}"
+    with contextlib.ExitStack() as stack:
+        sockets = {"run/vllm/vllm.sock": engine(cluster), "run/watchdog/health.sock": Health}
+        for path, handler in sockets.items():
+            stack.enter_context(serving(socketserver.ThreadingUnixStreamServer(str(tmp_path / path), handler)))
+        stack.enter_context(page_process(cluster))
+        argv = [NGINX, "-c", f"{tmp_path}/front/nginx.conf", "-p", f"{tmp_path}/front", "-g", command]
+        cluster.nginx = subprocess.Popen(argv)
+        try:
+            while True:
+                assert cluster.nginx.poll() is None
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", cluster.port), 60):
+                    break
+                time.sleep(0.02)
+            yield cluster
+        finally:
+            cluster.nginx.terminate()
+            cluster.nginx.wait(60)

@@ -1,0 +1,273 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The page in a real browser: signing in, each state, the chat, actions, and what a model or a host may not do to it.
+
+``PAGE_PICTURES=FOLDER`` keeps a picture of each state at three widths, light and dark.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.integration.page.conftest import CHATS, KEY, OPERATES, Cluster
+from tools import browser
+
+WIDTHS = (390, 1366, 1920)
+PICTURES = os.environ.get("PAGE_PICTURES", "")
+HOSTILE = (
+    "<img src=x onerror=alert(1)>",
+    "<svg onload=alert(1)>",
+    '<iframe srcdoc="<script>alert(1)</script>"></iframe>',
+    "[a](javascript:alert(1))",
+    "[a](JaVaScRiPt:alert(1))",
+    "[a](&#106;avascript:alert(1))",
+    "[a](data:text/html;base64,PHNjcmlwdD5hbGVydCgxKTwvc2NyaXB0Pg==)",
+    "![x](http://example.invalid/leak?q=1)",
+    "[a]: javascript:alert(1)",
+    "`<b>` **<script>alert(1)</script>**",
+)
+
+
+@pytest.fixture(name="chromium", scope="session")
+def _chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=browser.program(), args=["--no-sandbox"])
+        yield made
+        made.close()
+
+
+class Watched:
+    """A tab, and all that it must not do."""
+
+    def __init__(self, page: Page, port: int) -> None:
+        self.page = page
+        self.dialogs: list[str] = []
+        self.foreign: list[str] = []
+        self.errors: list[str] = []
+        page.on("dialog", lambda dialog: (self.dialogs.append(dialog.message), dialog.dismiss()))
+        own = f"http://127.0.0.1:{port}/"
+        page.on(
+            "request", lambda request: self.foreign.append(request.url) if not request.url.startswith(own) else None
+        )
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+
+    def is_well(self) -> None:
+        # a picture is made with a style of its own, which the policy refuses
+        errors = [] if PICTURES else self.errors
+        assert (self.dialogs, self.foreign, errors) == ([], [], [])
+
+
+@pytest.fixture(name="tab")
+def _tab(chromium: Browser, cluster: Cluster) -> Iterator[Watched]:
+    context = chromium.new_context(viewport={"width": 1366, "height": 900})
+    watched = Watched(context.new_page(), cluster.port)
+    yield watched
+    context.close()
+    watched.is_well()
+
+
+def sign_in(tab: Watched, cluster: Cluster, key: str = OPERATES) -> Page:
+    tab.page.goto(cluster.url)
+    tab.page.get_by_label("API key").fill(key)
+    tab.page.get_by_role("button", name="Show the cluster").click()
+    return tab.page
+
+
+def verdict(page: Page, text: str | re.Pattern[str]) -> None:
+    expect(page.locator("h1")).to_have_text(text, timeout=15000)
+
+
+def test_signing_in_and_out(tab: Watched, cluster: Cluster) -> None:
+    tab.page.goto(f"http://127.0.0.1:{cluster.port}/")
+    verdict(tab.page, "Serving")
+    # what everybody may know, and nothing else
+    assert "spark-0" not in tab.page.content()
+    for key in ("x" * 20, CHATS):
+        tab.page.get_by_label("API key").fill(key)
+        tab.page.get_by_role("button", name="Show the cluster").click()
+        expect(tab.page.get_by_role("alert")).to_contain_text("not known here")
+        assert "spark-0" not in tab.page.content()
+    page = sign_in(tab, cluster, KEY)
+    expect(page.locator("#hosts")).to_contain_text("spark-03")
+    expect(page.locator("header .key")).to_have_text("default, may view")
+    assert page.evaluate("document.cookie") == ""
+    assert page.evaluate("localStorage.length") == 0
+    page.get_by_role("button", name="Sign out").click()
+    assert page.evaluate("sessionStorage.getItem('key')") is None
+    assert "spark-0" not in page.locator("body").inner_text()
+
+
+STATES: dict[str, tuple[dict[str, Any], str]] = {
+    "serving": ({"state": "serving"}, "Serving"),
+    "loading": ({"state": "loading", "fraction": 0.64, "progress": "loading weights 81 %"}, "Loading 64 %"),
+    "restarting": ({"state": "restarting", "detail": "the rank on spark-03 was lost"}, "Healing by itself"),
+    "away": (
+        {"state": "degraded", "ranks": {"missing": ["spark-03"], "without": []}, "detail": "waiting for spark-03."},
+        "Not serving: spark-03 is away",
+    ),
+    "smaller": ({"state": "degraded", "healthy": True, "detail": "without spark-03."}, "Serving the smaller model"),
+    "stopped": ({"state": "stopped", "detail": "cables"}, "Stopped"),
+    "unknown": ({"state": "serving", "updated": 5}, "Nothing is known of it"),
+    "new": ({"state": "some new word", "detail": "of a later version"}, "some new word"),
+}
+
+
+def pictures(page: Page, name: str) -> None:
+    if not PICTURES:
+        return
+    Path(PICTURES).mkdir(parents=True, exist_ok=True)
+    for width, scheme in itertools.product(WIDTHS, ("light", "dark")):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=scheme)
+        page.screenshot(path=f"{PICTURES}/{name}-{width}-{scheme}.png", full_page=True)
+    page.emulate_media(color_scheme="light")
+
+
+def test_every_state_in_its_words(tab: Watched, cluster: Cluster) -> None:
+    page = sign_in(tab, cluster)
+    for name, (told, words) in STATES.items():
+        cluster.state(**told)
+        if name == "stopped":
+            (cluster.folder / "lasting" / "maintenance").write_text("stopped by laptop: moving the rack\n")
+        verdict(page, words)
+        expect(page).to_have_title(re.compile(r" · spark-01$"))
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, width)
+        pictures(page, name)
+        (cluster.folder / "lasting" / "maintenance").unlink(missing_ok=True)
+
+
+def test_a_chat_streams_stops_and_says_what_is_amiss(tab: Watched, cluster: Cluster) -> None:
+    page = sign_in(tab, cluster, KEY)
+    page.get_by_label("Message").fill("The capital of France?")
+    page.keyboard.press("Enter")
+    answer = page.locator("#chat .it")
+    expect(answer).to_contain_text("Paris is the capital of France.")
+    expect(answer.locator("strong")).to_have_text("Paris")
+    expect(answer.locator(".stat")).to_contain_text("to the first token")
+    assert cluster.asked[0]["messages"] == [{"role": "user", "content": "The capital of France?"}]
+    assert cluster.asked[0]["model"] == "qwen3.5-397b-a17b-nvfp4"
+    # a long one is stopped, and the engine hears it
+    cluster.parts, cluster.pause = ["word "] * 2000, 0.02
+    page.get_by_label("Message").fill("Go on")
+    page.get_by_role("button", name="Send").click()
+    expect(answer.nth(1)).to_contain_text("word word")
+    page.locator("#chat").get_by_role("button", name="Stop").click()
+    expect(answer.nth(1).locator(".stat")).to_contain_text("stopped")
+    end = time.monotonic() + 20
+    while not cluster.left:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    # what was thought is folded
+    cluster.parts, cluster.pause = [{"reasoning_content": "hm"}, "Yes."], 0.0
+    page.get_by_label("Message").fill("Sure?")
+    page.get_by_role("button", name="Send").click()
+    expect(answer.nth(2)).to_contain_text("Yes.")
+    expect(answer.nth(2).locator("summary")).to_have_text("Thought")
+    expect(answer.nth(2).locator(".thought")).not_to_be_visible()
+
+
+def test_what_a_model_writes_is_text(tab: Watched, cluster: Cluster) -> None:
+    cluster.parts = [*(f"{line}\n\n" for line in HOSTILE), {"reasoning_content": HOSTILE[0]}]
+    page = sign_in(tab, cluster)
+    page.get_by_label("Message").fill(HOSTILE[0])
+    page.keyboard.press("Enter")
+    expect(page.locator("#chat .it .stat")).to_contain_text("tokens", timeout=15000)
+    assert page.locator("#chat .it").locator("img[src], iframe, script, [onerror], [onload]").count() == 0
+    links = page.locator("#chat .it a[href]").evaluate_all("all => all.map(one => one.getAttribute('href'))")
+    assert not [link for link in links if not re.match(r"(https?:|mailto:|#)", link)]
+    expect(page.locator("#chat .me")).to_have_text(HOSTILE[0])
+
+
+def test_what_hosts_and_logs_write_is_text(tab: Watched, cluster: Cluster) -> None:
+    evil = HOSTILE[0]
+    cluster.config(model=evil)
+    cluster.journal = {unit: [evil, "\x1b]52;c;aGk=\x07serving"] for unit in cluster.journal}
+    cluster.state("loading", detail=evil, progress=evil, fraction=0.5)
+    cluster.hosts["spark-02"] += f'sparkthor_link_up{{netdev="{evil}",planned="yes"}} 0\n'
+    page = sign_in(tab, cluster)
+    expect(page.locator("#now")).to_contain_text(evil, timeout=15000)
+    expect(page.locator("#hosts")).to_contain_text(evil)
+    expect(page.locator("#events")).to_contain_text(evil)
+    page.locator("#events summary").click()
+    expect(page.locator("#events pre")).to_contain_text(evil)
+    assert page.locator("img, iframe, [onerror]").count() == 0
+
+
+def test_actions_ask_before_and_tell_after(tab: Watched, cluster: Cluster) -> None:
+    cluster.running = 0
+    page = sign_in(tab, cluster)
+    page.get_by_role("button", name="Stop…").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("also after reboots")
+    stop = dialog.get_by_role("button", name="Stop the group")
+    expect(stop).to_be_disabled()
+    dialog.get_by_label("Why?").fill("moving the rack")
+    expect(stop).to_be_disabled()
+    dialog.get_by_label("Type").fill("qwen3.5-397b-a17b-nvfp4")
+    stop.click()
+    verdict(page, "Stopped")
+    expect(page.locator("#now .say")).to_contain_text("stopped by operates: moving the rack")
+    page.get_by_role("button", name="Start").click()
+    dialog.get_by_role("button", name="Start the group").click()
+    expect(dialog).to_have_count(0)
+    verdict(page, "Serving")
+    expect(page.locator("#events")).to_contain_text("moving the rack", timeout=15000)
+
+
+def test_a_key_that_only_looks_is_refused_and_says_why(tab: Watched, cluster: Cluster) -> None:
+    page = sign_in(tab, cluster, KEY)
+    page.get_by_role("button", name="Restart").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Why?").fill("a try")
+    dialog.get_by_role("button", name="Restart the group").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("may look but not operate")
+    assert cluster.systemd.calls == []
+    cluster.running = 0
+    dialog.get_by_label("Operator key").fill(OPERATES)
+    dialog.get_by_role("button", name="Restart the group").click()
+    expect(page.locator("#now .fix")).to_contain_text("asked for by operates")
+    assert page.evaluate("sessionStorage.getItem('key')") == KEY
+
+
+def test_no_news_is_said_and_ends_by_itself(tab: Watched, cluster: Cluster) -> None:
+    page = sign_in(tab, cluster)
+    verdict(page, "Serving")
+    page.context.set_offline(True)
+    expect(page.locator("#stale")).to_contain_text("No news from spark-01", timeout=30000)
+    expect(page).to_have_title(re.compile("^No news"))
+    pictures(page, "stale")
+    page.context.set_offline(False)
+    expect(page.locator("#stale")).to_have_count(0, timeout=15000)
+
+
+@pytest.mark.parametrize(
+    "body", ["", "<html>", '{"schema": 2}', '{"schema": 1}', "null", '{"schema":1,"time":"x","hosts":3,"groups":{}}']
+)
+def test_an_answer_of_another_kind_is_never_a_blank(tab: Watched, cluster: Cluster, body: str) -> None:
+    tab.page.route("**/console/state", lambda route: route.fulfill(status=200, body=body))
+    page = sign_in(tab, cluster)
+    expect(page.locator("h1")).to_have_text(re.compile("No news"), timeout=15000)
+    page.unroute("**/console/state")
+    verdict(page, "Serving")
+
+
+def test_the_page_is_light(tab: Watched, cluster: Cluster) -> None:
+    """60 kB at most, whole."""
+    seen: list[int] = []
+    tab.page.on("response", lambda answer: seen.append(len(answer.body())) if "/console/" in answer.url else None)
+    sign_in(tab, cluster)
+    verdict(tab.page, "Serving")
+    names = tab.page.evaluate("performance.getEntriesByType('resource').map(one => one.name)")
+    assert len([name for name in names if re.search(r"\.(js|css)$", name)]) == 6

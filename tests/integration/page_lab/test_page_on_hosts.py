@@ -1,0 +1,135 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The page's process on a real head: what it reads, what it may do in its sandbox, and that a second run is quiet."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from tests.integration.conftest import TOP, Cluster
+from tools.playbooks import run_playbook
+
+GIVEN = yaml.safe_load((Path(__file__).parent / "page.yml").read_text(encoding="utf-8"))
+ANNA, CHATS = (key["key"] for key in GIVEN["vllm_serve_api_keys"])
+
+
+@pytest.fixture(name="page")
+def _page(cluster: Cluster) -> httpx.Client:
+    url = cluster.endpoint.replace("http://", "https://")
+    return httpx.Client(base_url=url, verify=False, timeout=30, headers={"Authorization": f"Bearer {ANNA}"})
+
+
+def until(page: httpx.Client, true: Callable[[dict[str, Any]], Any], seconds: float = 300) -> dict[str, Any]:
+    """The state document once it says so."""
+    end = time.monotonic() + seconds
+    while True:
+        answer = page.get("/console/state")
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        if true(found):
+            return found
+        assert time.monotonic() < end, json.dumps(found)[:2000]
+        time.sleep(1)
+
+
+def wish(page: httpx.Client, do: str, reason: str = "", **more: Any) -> httpx.Response:
+    told = {"do": do, "group": "", "reason": reason, "id": uuid.uuid4().hex, "since": None, **more}
+    return page.post("/console/do", json=told)
+
+
+def test_the_page_shows_all_hosts_and_the_group(cluster: Cluster, page: httpx.Client) -> None:
+    found = until(page, lambda told: told["groups"][0]["state"] == "serving")
+    assert [host["name"] for host in found["hosts"]] == cluster.hosts
+    for host in found["hosts"]:
+        assert host["answers"], host
+        assert 0 < host["memory"]["left"] < host["memory"]["total"]
+        assert host["links"], host
+        assert all(link["up"] for link in host["links"])
+    group = found["groups"][0]
+    assert (group["model"], group["hosts"], group["healthy"]) == ("tiny-qwen3", cluster.hosts, True)
+    assert group["running"] is not None
+    assert any("serving" in event["text"] for event in found["events"])
+    log = page.get("/console/log", params={"group": ""}).json()
+    assert len(log["lines"]) > 10
+    secrets = (ANNA, CHATS, cluster.api_key, cluster.secret("ray_token"))
+    assert not [secret for secret in secrets if secret in json.dumps([found, log])]
+
+
+def test_keys_and_rights(cluster: Cluster, page: httpx.Client) -> None:
+    assert "Content-Security-Policy" in page.get("/console/").headers
+    for key, state, do in ((CHATS, 401, 401), (cluster.api_key, 200, 403), ("x" * 30, 401, 401)):
+        headers = {"Authorization": f"Bearer {key}"}
+        assert page.get("/console/state", headers=headers).status_code == state
+        told = {"do": "stop", "group": "", "reason": "x", "id": "0" * 9}
+        assert page.post("/console/do", headers=headers, json=told).status_code == do
+    assert page.get("/console/state").json()["groups"][0]["state"] == "serving"
+
+
+def test_a_chat_goes_the_way_of_the_api(page: httpx.Client) -> None:
+    body = {"model": "tiny-qwen3", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4, "stream": True}
+    assert "data: [DONE]" in page.post("/v1/chat/completions", json=body, timeout=120).text
+
+
+def test_stopped_and_started_from_the_page(cluster: Cluster, page: httpx.Client) -> None:
+    assert wish(page, "stop", "moving the rack").status_code == 202
+    found = until(page, lambda told: told["groups"][0]["state"] == "stopped" and told["jobs"][0]["state"] == "done")
+    assert found["groups"][0]["stopped"] == "stopped by anna: moving the rack"
+    unit = "sparkthor-vllm.service"
+    assert cluster.run(cluster.head, f"systemctl is-enabled {unit}", check=False).strip() == "disabled"
+    assert wish(page, "start").status_code == 202
+    until(page, lambda told: told["groups"][0]["state"] == "serving", 900)
+    assert cluster.run(cluster.head, f"systemctl is-enabled {unit}").strip() == "enabled"
+    audit = cluster.run(cluster.head, "cat /var/lib/sparkthor-console/audit.jsonl")
+    assert [json.loads(line)["do"] for line in audit.splitlines() if '"done"' in line] == ["stop", "start"]
+    assert "moving the rack" in cluster.run(cluster.head, "journalctl --no-pager -u sparkthor-console")
+
+
+def test_a_rank_that_dies_heals_in_sight(cluster: Cluster, page: httpx.Client) -> None:
+    worker = cluster.hosts[-1]
+    cluster.run(worker, "systemctl kill --signal=KILL sparkthor-vllm.service")
+    until(page, lambda told: told["groups"][0]["state"] != "serving", 120)
+    until(page, lambda told: told["groups"][0]["state"] == "serving", 900)
+
+
+def test_its_process_is_nobody_and_its_end_harms_nobody(cluster: Cluster, page: httpx.Client) -> None:
+    users = cluster.run(cluster.head, "ps -o user= -p $(systemctl show -p MainPID --value sparkthor-console)").split()
+    children = cluster.run(
+        cluster.head, "ps -o user:32= --ppid $(systemctl show -p MainPID --value sparkthor-console)"
+    ).split()
+    assert (users, children) == (["root"], ["sparkthor-console"])
+    cluster.run(cluster.head, "systemctl kill --signal=KILL sparkthor-console")
+    assert page.get("/v1/models").status_code == 200
+    end = time.monotonic() + 60
+    while page.get("/console/state").status_code != 200:
+        assert time.monotonic() < end
+        time.sleep(1)
+
+
+def test_a_second_run_changes_nothing_and_a_teardown_takes_it_back(cluster: Cluster, page: httpx.Client) -> None:
+    given = ["--extra-vars", f"@{Path(__file__).parent / 'page.yml'}"]
+    again = run_playbook(TOP / "site.yml", cluster.inventories, arguments=given, name="page", say=lambda _line: None)
+    assert again.rc == 0, again.failures
+    assert not any(again.changed.values()), again.changes
+    parts = {"teardown_parts": "serving,monitoring", "teardown_acknowledged": True}
+    gone = run_playbook(
+        "playbooks/teardown.yml",
+        cluster.inventories,
+        extra_vars=parts,
+        arguments=given,
+        name="page",
+        say=lambda _line: None,
+    )
+    assert gone.rc == 0, gone.failures
+    left = "ls -d /usr/local/share/sparkthor/page /etc/sparkthor/console.json /var/lib/sparkthor-console 2>/dev/null"
+    assert cluster.run(cluster.head, left, check=False) == ""
+    assert cluster.run(cluster.head, "systemctl list-unit-files 'sparkthor-console*' --no-legend", check=False) == ""

@@ -1,0 +1,120 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Root's part of the page; what a wish comes to is in tests/integration/page as well."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import console_hands, control, watchdog_hands
+
+CONFIG = {"groups": [{"name": "a", "beside": "", "here": True}, {"name": "b", "beside": "", "here": False}]}
+WISH: dict[str, Any] = {"do": "stop", "group": "", "reason": "cables", "id": "0" * 8, "who": "anna", "address": "::1"}
+
+
+class Moved:
+    """In the place of ``control.Control``."""
+
+    def __init__(self, problem: Exception | None = None) -> None:
+        self.problem = problem
+        self.asked: list[tuple[str, str, float]] = []
+
+    def apply(self, state: str, reason: str, seconds: float) -> control.Outcome:
+        self.asked.append((state, reason, seconds))
+        if self.problem:
+            raise self.problem
+        return control.Outcome(True, ["stop it"])
+
+
+@pytest.fixture(name="made")
+def _made(tmp_path: Path) -> tuple[console_hands.Hands, Moved]:
+    moved = Moved()
+    audit, controller = str(tmp_path / "audit"), str(tmp_path / "controller")
+    made = console_hands.Hands(CONFIG, lambda _group, _check: moved, lambda *_: (1, "", ""), audit, controller)  # type: ignore[arg-type,return-value]
+    return made, moved
+
+
+def test_a_wish_says_who_and_why(made: tuple[console_hands.Hands, Moved]) -> None:
+    hands, moved = made
+    job = hands.act(WISH)
+    while job["state"] == "running":
+        pass
+    assert moved.asked == [("stopped", "stopped by anna: cables", 600.0)]
+    assert (job["state"], job["text"]) == ("done", "stop it")
+    # the same wish is not done again
+    assert hands.act(WISH) is job
+    assert len(moved.asked) == 1
+
+
+def test_a_wish_that_fails_says_so(made: tuple[console_hands.Hands, Moved]) -> None:
+    hands, moved = made
+    moved.problem = control.ControlError("2 requests are still running")
+    job = hands.act(WISH)
+    while job["state"] == "running":
+        pass
+    assert (job["state"], job["text"]) == ("failed", "2 requests are still running")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"do": "reboot"},
+        {"group": "b"},
+        {"group": ["b"]},
+        {"reason": ""},
+        {"reason": "x" * 201},
+        {"id": "/"},
+        {"who": "An na"},
+        {"who": None},
+        {"address": "x y"},
+        {"since": True},
+    ],
+)
+def test_a_wish_that_is_none_is_refused_and_written_down(
+    made: tuple[console_hands.Hands, Moved], more: dict[str, Any]
+) -> None:
+    hands, moved = made
+    with pytest.raises(console_hands.Refused):
+        hands.act({**WISH, **more})
+    assert moved.asked == []
+    assert [line["state"] for line in hands.audit()] == ["refused"]
+
+
+def test_the_audit_is_bounded(made: tuple[console_hands.Hands, Moved]) -> None:
+    hands, _moved = made
+    for number in range(console_hands.AUDIT_LINES + 5):
+        with pytest.raises(console_hands.Refused):
+            hands.act({"do": str(number)})
+    assert len(hands.audit()) == console_hands.AUDIT_LINES
+
+
+def test_the_journal_of_other_units_is_not_read(made: tuple[console_hands.Hands, Moved]) -> None:
+    hands, _moved = made
+    for group, of, lines in (("b", "engine", 5), ("", "sshd", 5), ("", "engine", 5000), ("", "engine", 0)):
+        with pytest.raises(console_hands.Refused):
+            hands.journal(group, of, lines)
+
+
+def test_the_guard_does_nothing_else(made: tuple[console_hands.Hands, Moved]) -> None:
+    guard = console_hands.Guard(made[0], watchdog_hands.Hands())
+    for what in ("run", "write", "remove", "token", "shell", None):
+        with pytest.raises(OSError, match="does not do that"):
+            guard.answer({"do": what, "argv": ["id"], "path": "/etc/shadow", "text": "x"})
+    assert guard.answer({"do": "act", "wish": "x"})["status"] == 400
+
+
+def test_the_journal_is_masked_and_short() -> None:
+    lines = [
+        {"MESSAGE": "api_key=sk-abcdefghijklmnopqrstuvwx", "__REALTIME_TIMESTAMP": "1700000000000000"},
+        {"MESSAGE": [1, 2], "__REALTIME_TIMESTAMP": "1"},
+        {"MESSAGE": "x" * 5000, "__REALTIME_TIMESTAMP": "2000000"},
+        {"MESSAGE": "no time"},
+    ]
+    found = console_hands.parsed("\n".join([*map(json.dumps, lines), "{", ""]))
+    assert [at for at, _text in found] == [1.7e9, 2.0]
+    assert "abcdefghijklmnop" not in found[0][1]
+    assert len(found[1][1]) == 1000

@@ -1,0 +1,74 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How the page's document comes together; the rest is in tests/integration/page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import console_service, places
+
+CONFIG = {
+    "host": "a1",
+    "groups": [
+        {"name": "a", "beside": "", "head": "a1", "here": True, "hosts": ["a1"]},
+        {"name": "embed", "beside": "embed", "head": "a1", "here": True, "hosts": ["a1"]},
+        {"name": "b", "beside": "", "head": "b1", "here": False, "hosts": ["b1"]},
+    ],
+    "hosts": [{"name": "a1", "address": "10.0.0.1"}, {"name": "b1", "address": "10.0.0.2"}],
+}
+
+
+class Hands:
+    """In the place of root's part."""
+
+    def ask(self, what: str, **more: Any) -> Any:
+        if what == "journal":
+            return [(5.0, f"serving {more['group']}")]
+        return {"jobs": [], "playbook": None, "audit": [{"do": "stop", "who": "anna", "at": 9, "state": "done"}, "x"]}
+
+
+def test_one_document_of_three_groups_and_two_heads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RUN", "ETC", "LASTING"):
+        monkeypatch.setattr(places, name, str(tmp_path))
+    (tmp_path / "beside" / "embed").mkdir(parents=True)
+    (tmp_path / "state.json").write_text(json.dumps({"state": "serving", "updated": 100.0, "healthy": True}))
+    (tmp_path / "beside" / "embed" / "maintenance").write_text("stopped by anna: cables\n")
+    asked: list[tuple[str, str]] = []
+    pages = {
+        ("10.0.0.1", "/metrics"): "sparkthor_node_uptime_seconds 7\n",
+        ("10.0.0.1", "/metrics/engine"): "vllm:num_requests_running 2\n",
+        ("10.0.0.2", "/metrics"): 'sparkthor_serving_state{state="loading"} 1\n',
+    }
+
+    def fetch(address: str, path: str) -> str:
+        asked.append((address, path))
+        if address == "10.0.0.2" and path != "/metrics":
+            raise ValueError("what nobody expects")
+        return pages.get((address, path), "")
+
+    collector = console_service.Collector(CONFIG, Hands(), fetch, lambda: 101.0)  # type: ignore[arg-type]
+    collector.round()
+    found = collector.document
+    assert [(group["name"], group["state"]) for group in found["groups"]] == [
+        ("a", "serving"),
+        ("embed", "stopped"),
+        ("b", "loading"),
+    ]
+    assert found["groups"][0]["running"] == 2
+    assert ("10.0.0.1", "/metrics/engine/embed") in asked
+    assert [(host["name"], host["answers"]) for host in found["hosts"]] == [("a1", True), ("b1", True)]
+    assert [event["text"] for event in found["events"]] == ["stop done", "serving ", "serving embed"]
+    json.dumps(found, allow_nan=False)
+
+
+def test_who_only_looks_sees_no_name_of_a_key() -> None:
+    one = {"name": "web", "requests": 2, "refused": 1, "tokens": 5, "limits": {"minute": {"limit": 9}}}
+    document = {"keys": [one, {**one, "name": "ci"}], "hosts": [1]}
+    assert console_service.for_right(document, "operate") == document
+    seen = console_service.for_right(document, "view")
+    assert seen == {"keys": [{"name": "", "requests": 4, "refused": 2, "tokens": 10, "limits": {}}], "hosts": [1]}

@@ -1,0 +1,102 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import console_state
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.exporter import Page
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.watchdog_report import metrics_text
+
+
+def test_samples_are_read_as_the_exporter_writes_them() -> None:
+    page = Page()
+    page.add("sparkthor_link_up", "1 with carrier.", 1, netdev='a"b\\c\nd', planned="yes")
+    page.add("sparkthor_node_uptime_seconds", "Time since boot.", 1.5)
+    page.add("sparkthor_other", "Not asked for.", 3)
+    found = console_state.samples(page.text(), ["sparkthor_link_up", "sparkthor_node_uptime_seconds"])
+    assert found == {
+        "sparkthor_link_up": [({"netdev": 'a"b\\c\nd', "planned": "yes"}, 1.0)],
+        "sparkthor_node_uptime_seconds": [({}, 1.5)],
+    }
+
+
+@pytest.mark.parametrize("line", ["x", "x NaN", "x +Inf", "x{", "x{} y", "x 1 2 3"])
+def test_a_line_that_is_none_says_nothing(line: str) -> None:
+    assert console_state.samples(line, ["x"]) == {}
+
+
+def test_a_long_line_of_labels_is_read_in_linear_time() -> None:
+    text = "x{" + 'a="' * 200_000 + "} 1"
+    assert len(console_state.samples(text, ["x"])) <= 1
+
+
+def test_rates_begin_anew_with_a_counter() -> None:
+    rates = console_state.Rates()
+    seen = [rates.per_second("a", value, now) for now, value in ((0, 10), (2, 30), (4, 5), (6, None), (8, 9))]
+    assert seen == [None, 10.0, None, None, None]
+
+
+def test_a_history_of_an_hour_with_gaps() -> None:
+    history = console_state.History()
+    history.add({"a": 1.0}, 0)
+    history.add({"a": 2.0}, 4)
+    history.add({"a": 3.0, "b": 9.0}, 17)
+    assert history.document()["series"] == {"a": [2.0, None, None, 3.0], "b": [9.0]}
+    for step in range(console_state.POINTS + 5):
+        history.add({"a": 1.0}, 20 + step * console_state.STEP)
+    assert len(history.document()["series"]["a"]) == console_state.POINTS
+    # the clock was set back
+    history.add({"a": 7.0}, 3)
+    assert history.document()["series"] == {"a": [7.0]}
+
+
+def facts(**more: Any) -> console_state.GroupFacts:
+    state = {"state": "serving", "healthy": True, "updated": 100.0, "since": 40.0}
+    return console_state.GroupFacts("g", "m", **{"state": state, **more})
+
+
+@pytest.mark.parametrize(
+    ("more", "state"),
+    [
+        ({}, "serving"),
+        ({"draining": True}, "draining"),
+        ({"stopped": "cables"}, "stopped"),
+        ({"stopped": "asleep: chat serves"}, "asleep"),
+        ({"state": {}}, "unknown"),
+        ({"state": {}, "on_demand": True}, "asleep"),
+        ({"state": {"state": "serving", "updated": -900.0}}, "unknown"),
+        ({"state": {"state": ["serving"], "updated": 100.0}}, "unknown"),
+        ({"state": {"state": "loading", "updated": True}}, "unknown"),
+    ],
+)
+def test_a_word_for_what_a_group_does(more: dict[str, Any], state: str) -> None:
+    assert console_state.group(facts(**more), "", console_state.Rates(), 100.0)["state"] == state
+
+
+def test_what_a_watchdog_wrote_is_shown_as_text_and_numbers() -> None:
+    told = {"state": "loading", "updated": 1e300, "fraction": "x", "detail": "\x1b]52;c;aGk=\x07ok" + "y" * 9999}
+    told |= {"ranks": {"missing": [{"a": 1}] * 999}, "completion": [1], "answers": {"asked": "x"}}
+    found = console_state.group(facts(state=told), "vllm:num_requests_running NaN\n", console_state.Rates(), 5.0)
+    assert found["detail"].startswith("oky")
+    assert len(found["detail"]) == console_state.LINE
+    assert (found["percent"], found["running"], found["age"]) == (None, None, None)
+    assert len(found["missing"]) == 64
+    json.dumps(found, allow_nan=False)
+
+
+def test_another_head_is_known_by_its_metrics() -> None:
+    state = {"state": "loading", "healthy": False, "since": 70.0, "completion": {"seconds_ago": 3.0}}
+    found = console_state.state_of_metrics(metrics_text(state, 100.0), 200.0)
+    assert found == {
+        "state": "loading",
+        "healthy": False,
+        "since": 170.0,
+        "updated": 200.0,
+        "completion": {"seconds_ago": 3.0},
+    }
+    assert console_state.state_of_metrics("", 1.0) == {}

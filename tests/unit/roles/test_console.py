@@ -1,0 +1,53 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the page brings along: unchanged, small, and asking nobody but its head."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+from pathlib import Path
+
+import yaml
+
+ROLE = Path(__file__).parents[3] / "roles" / "console"
+PAGE = ROLE / "files" / "page"
+
+
+def files() -> list[Path]:
+    return sorted(path for path in PAGE.rglob("*") if path.is_file())
+
+
+def test_every_file_of_the_page_is_put_on_the_head() -> None:
+    (task,) = yaml.safe_load((ROLE / "tasks" / "configure.yml").read_text(encoding="utf-8"))
+    listed = [file["src"] for file in task["sparkthor.cluster.host_state"]["files"] if "src" in file]
+    assert sorted(listed) == [str(path.relative_to(ROLE / "files")) for path in files()]
+
+
+def test_vendored_files_are_what_their_table_says() -> None:
+    table = (PAGE / "vendor" / "LICENSES.txt").read_text(encoding="utf-8")
+    digests = dict(re.findall(r"^(\w+\.js) .*?SHA-256 ([0-9a-f]{64})$", table, re.MULTILINE | re.DOTALL))
+    assert sorted(digests) == ["preact.js", "smd.js"]
+    for name, digest in digests.items():
+        assert hashlib.sha256((PAGE / "vendor" / name).read_bytes()).hexdigest() == digest
+    for licence in ("MIT License", "Apache License", "Jason Miller", "Damian Tarnawski"):
+        assert licence in table
+
+
+def test_the_page_is_light() -> None:
+    sizes = {path.name: len(gzip.compress(path.read_bytes(), 9)) for path in files() if path.suffix != ".txt"}
+    assert sum(sizes.values()) < 60_000, sizes
+
+
+def test_nothing_becomes_html_or_code_and_nothing_is_fetched_elsewhere() -> None:
+    for path in files():
+        if path.parent != PAGE:
+            continue
+        text = path.read_text(encoding="utf-8")
+        for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"):
+            assert word not in text, (path.name, word)
+        assert not re.search(r"dangerouslySetInnerHTML|<script>|\son\w+=\"", text), path.name
+        assert not re.findall(r"(?:src|href|from|import)\s*[=(]?\s*['\"]https?:", text), path.name
+    assert not re.search(r"<style|style=", (PAGE / "index.html").read_text(encoding="utf-8"))
