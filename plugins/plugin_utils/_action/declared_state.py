@@ -82,13 +82,23 @@ def merged(states: Sequence[Arguments]) -> Arguments:
     return everything
 
 
+class _Variables(dict[str, Any]):
+    """A host's variables for the lookup ``template``, which copies them in depth before it adds some of its own.
+
+    It changes none of them, and with all facts and plans a copy would take several times as long as the rendering.
+    """
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
+        return dict(self)
+
+
 def text_by(loader: DataLoader, templar: Any, variables: Mapping[str, Any]) -> Text:
     """Texts as a task of a role with these variables has them: Ansible's own templating, in the role's own folders."""
 
     def text(kind: str, name: str) -> str:
         plugin, options = _LOOKUPS[kind]
         lookup = lookup_loader.get(plugin, loader=loader, templar=templar)
-        return str(lookup.run([name], variables=dict(variables), **options)[0])
+        return str(lookup.run([name], variables=_Variables(variables), **options)[0])
 
     return text
 

@@ -88,6 +88,14 @@ def test_what_another_module_is_told_is_read_from_its_task(role: Path) -> None:
     assert files() is None
 
 
+def test_a_template_costs_no_copy_of_all_that_is_known(role: Path) -> None:
+    class Plan(dict[str, str]):
+        def __deepcopy__(self, memo: object) -> dict[str, str]:
+            raise AssertionError("the variables are copied in depth")
+
+    assert files(sparkthor_cluster=Plan(), word="b") == {"/etc/x": "B\n"}
+
+
 def test_a_role_without_other_modules_tells_them_nothing(role: Path) -> None:
     assert role_tasks.calls_that_make_files("mine", Templar(loader=DataLoader(), variables={}), {}) == []
 
