@@ -25,6 +25,8 @@ FUNCTION_LIMIT = 60
 TESTED_FROM = 35
 #: name of a longer function, as `make house` prints it -> why it is not split
 LONG_FUNCTIONS: dict[str, str] = {}
+#: functions that several utils have under one name, because they are called alike
+INTERFACES = frozenset(("read_now",))
 #: what a kind of plugin may import; kinds that are not named are doors and import nothing of one another
 ALLOWED = {
     "modules": {"module_utils"},
@@ -116,6 +118,7 @@ def problems(house: House) -> list[str]:
     except CycleError as error:
         found.append("packages import each other in a circle: " + " -> ".join(reversed(error.args[1])))
     found += _without_limit(house)
+    found += _shared_names(house)
     used = house.reachable(name for name in house.files if name.startswith("modules."))
     used |= house.reachable(name for name in house.files if name.startswith("module_utils._onhost."))
     for name in sorted(house.files):
@@ -135,6 +138,20 @@ def problems(house: House) -> list[str]:
     ]
     found += [f"{name} is in LONG_FUNCTIONS and is no long function" for name in LONG_FUNCTIONS if name not in long]
     return found
+
+
+def _shared_names(house: House) -> list[str]:
+    """Public names that several utils define. A function of one word is read with its module's name: ``kept.apply``."""
+    where: dict[str, list[str]] = {}
+    for name, path in sorted(house.files.items()):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body if "_utils." in name else ():
+            if isinstance(node, ast.ClassDef) or (isinstance(node, ast.FunctionDef) and "_" in node.name.strip("_")):
+                where.setdefault(node.name, []).append(name)
+    return [
+        f"{' and '.join(names)} each define {name}: give each a name of its own"
+        for name, names in where.items()
+        if len(names) > 1 and not name.startswith("_") and name not in INTERFACES
+    ]
 
 
 def _without_limit(house: House) -> list[str]:

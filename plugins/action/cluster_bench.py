@@ -202,7 +202,7 @@ class ActionModule(ClusterAction):
             "rows": bench.rows(measured["report"], spans, power),
         }
         folder = os.path.join(results.results_folder(self.vars, given["folder"]), "bench")
-        earlier = results.of_group(bench.history(results.read_all(folder, 50)), seen.cluster)
+        earlier = results.runs_of_group(bench.history(results.read_all(folder, 50)), seen.cluster)
         document["slower"] = bench.slower(document, earlier[-1] if earlier else None)
         stem = os.path.join(folder, document["taken"].replace("-", "").replace(":", ""))
         results.save(f"{stem}.json", document, "bench_folder")

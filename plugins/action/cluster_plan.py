@@ -432,7 +432,7 @@ class ActionModule(ClusterAction):
                     management={host: str(hostvars[host].get("ansible_host", host)) for host in hosts},
                 )
             given = {host: everything[host] for host in hosts}
-            problems += virtual_address.inventory_problems(
+            problems += virtual_address.virtual_address_problems(
                 [part.hosts[0] for part in inventory.parts(groups, names) if part.hosts],
                 hostvars,
                 first.get("fabric_cidr"),

@@ -54,11 +54,11 @@ class ActionModule(ClusterAction):
         folder = results.results_folder(self.vars, arguments["folder"])
         newest = max(1, arguments["runs"])
         runs = verify.read_history(results.read_all(os.path.join(folder, "verify"), newest))
-        runs = results.of_group(runs, seen.cluster)
+        runs = results.runs_of_group(runs, seen.cluster)
         doctor = self._doctor(arguments["doctor"] or os.path.join(folder, "doctor.json"), bool(arguments["doctor"]))
         memory = planned.get("memory")
         benchmarks = bench.history(results.read_all(os.path.join(folder, "bench"), newest))
-        benchmarks = results.of_group(benchmarks, seen.cluster)
+        benchmarks = results.runs_of_group(benchmarks, seen.cluster)
         page = _report.page(seen.status, runs, doctor, memory, why, benchmarks)
         path = results.save(arguments["path"] or os.path.join(folder, "report.html"), page, "report_path")
         if arguments["data"]:

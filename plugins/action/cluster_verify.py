@@ -43,7 +43,7 @@ class ActionModule(Action):
         document = self._verdict(given, seen)
         folder = os.path.join(_results.results_folder(task_vars, given["folder"]), "verify")
         earlier = verify.read_history(_results.read_all(folder, 50))
-        verify.with_history(document["lines"], _results.of_group(earlier, seen.cluster))
+        verify.with_history(document["lines"], _results.runs_of_group(earlier, seen.cluster))
         path = os.path.join(folder, document["taken"].replace("-", "").replace(":", "") + ".json")
         _results.save(path, document, "verify_folder")
         picked = {}

@@ -94,7 +94,7 @@ class ActionModule(push.StoreAction):
             return push.hand_over(root, image_host.ARCHIVE, root, manifest=[saved["entry"]])
         return push.hand_over(root, image_host.ARCHIVE, folder, [manifest[0].path])
 
-    def _saved(self, wanted: images.Wanted) -> tuple[str, dict[str, Any]]:
+    def _saved(self, wanted: images.WantedImage) -> tuple[str, dict[str, Any]]:
         """The host that has this image in its store for the others, and what it is."""
         for host, result in images.results(self.vars, images.PULLED).items():
             saved = result.get("saved") or {}

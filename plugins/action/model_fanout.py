@@ -34,7 +34,7 @@ class ActionModule(ModelAction):
     def _host(self, step: str, job: dict[str, Any], **more: Any) -> dict[str, Any]:
         return self.execute("model_fanout", {**self._args, "step": step, "job": json.dumps(job), **more})
 
-    def _plan(self) -> fanout.Plan:
+    def _plan(self) -> fanout.FanoutPlan:
         # hosts of another serving group have other models
         together = (self.vars.get("sparkthor_cluster") or {}).get("hosts")
         hosts = [str(host) for host in self.vars["ansible_play_hosts"] if together is None or host in together]
@@ -52,7 +52,7 @@ class ActionModule(ModelAction):
                 return plan._replace(order=[plan.seed])
         return plan
 
-    def _routes(self, plan: fanout.Plan) -> dict[str, fanout_routes.Route]:
+    def _routes(self, plan: fanout.FanoutPlan) -> dict[str, fanout_routes.Route]:
         fabric = self._task.args.get("fabric") or {}
         return fanout_routes.routes(fabric, plan.order, str(self._task.args.get("shape", "chain")))
 
@@ -79,7 +79,7 @@ class ActionModule(ModelAction):
         return outcome
 
     @staticmethod
-    def _part_size(plan: fanout.Plan) -> int:
+    def _part_size(plan: fanout.FanoutPlan) -> int:
         return fanout_routes.part_size(sum(item["size"] for item in plan.wanted))
 
     def _run_of(self, seed: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ class ActionModule(ModelAction):
 
     def step(self) -> dict[str, Any]:
         # what is declared is known by name alone, without reading its source
-        names = [models.folder_of(model) for model in self._given]
+        names = [models.store_folder_of(model) for model in self._given]
         if self._args.get("remove_unused"):
             self._all_here("nothing was removed")
         keep = [*names, *(self._args.get("keep") or [])]

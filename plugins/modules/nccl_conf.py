@@ -148,7 +148,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.want
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_plain, write_atomic
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network.nccl import NcclError, Source, edit
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network.nccl import NcclError, NcclSource, edit
 
 #: bytes read of a file that is not root's own
 LIMIT = 1_000_000
@@ -170,7 +170,7 @@ def read_theirs(path: str) -> bytes | None:
         return None
 
 
-def environment_sources() -> list[Source]:
+def environment_sources() -> list[NcclSource]:
     """Files that end up in process environments; an NCCL_CONF_FILE named there outranks the users' own files."""
     sources, named = [], []
     for path in ENVIRONMENT_FILES:
@@ -179,35 +179,37 @@ def environment_sources() -> list[Source]:
         pairs = [line.partition("=")[::2] for line in lines if line.startswith("NCCL_") and "=" in line]
         if pairs:
             text = "".join(f"{key}={value.strip(chr(34) + chr(39))}\n" for key, value in pairs)
-            sources.append(Source(path, "environment", text.encode()))
+            sources.append(NcclSource(path, "environment", text.encode()))
         named += [value.strip("\"'") for key, value in pairs if key == "NCCL_CONF_FILE"]
-    return sources + [Source(path, "NCCL_CONF_FILE", read(path)) for path in named if path.startswith("/")]
+    return sources + [NcclSource(path, "NCCL_CONF_FILE", read(path)) for path in named if path.startswith("/")]
 
 
-def home_sources(users: list[str]) -> list[Source]:
+def home_sources(users: list[str]) -> list[NcclSource]:
     homes = []
     for user in users:
         try:
             homes.append(pwd.getpwnam(user).pw_dir)
         except KeyError:
             continue
-    return [Source(f"{home}/.nccl.conf", "home", read_theirs(f"{home}/.nccl.conf")) for home in dict.fromkeys(homes)]
+    return [
+        NcclSource(f"{home}/.nccl.conf", "home", read_theirs(f"{home}/.nccl.conf")) for home in dict.fromkeys(homes)
+    ]
 
 
-def image_sources(cli: str, image: str, path: str) -> list[Source]:
+def image_sources(cli: str, image: str, path: str) -> list[NcclSource]:
     """Environment and files of an image on this host; nothing in it is run."""
     code, out, _err = run_limited([cli, "image", "inspect", "--format", "{{json .Config.Env}}", image], 20)
     if code != 0:
-        return [Source(f"{image}:{path}", "image", None)]
+        return [NcclSource(f"{image}:{path}", "image", None)]
     pairs = [item for item in json.loads(out) or [] if item.startswith("NCCL_")]
-    sources = [Source(f"{image} (environment)", "image", "".join(f"{item}\n" for item in pairs).encode())]
+    sources = [NcclSource(f"{image} (environment)", "image", "".join(f"{item}\n" for item in pairs).encode())]
     code, out, _err = run_limited([cli, "create", "--network", "none", image, "true"], 60)
     if code != 0:
         return sources
     container = out.strip().splitlines()[-1]
     try:
         for inside in (path, "/root/.nccl.conf"):
-            sources.append(Source(f"{image}:{inside}", "image", image_file(cli, container, inside)))
+            sources.append(NcclSource(f"{image}:{inside}", "image", image_file(cli, container, inside)))
     finally:
         run_limited([cli, "rm", "--force", "--volumes", container], 60)
     return sources
@@ -269,7 +271,7 @@ def main() -> None:
         if change and not module.check_mode:
             apply(path, before, None if module.params["restore"] else after)
         sources = environment_sources() + home_sources(module.params["users"])
-        sources.append(Source(path, "system", after if change else before))
+        sources.append(NcclSource(path, "system", after if change else before))
         for image in module.params["images"]:
             sources += image_sources(module.params["container_cli"], image, path)
     except NcclError as error:

@@ -350,7 +350,7 @@ def write_environment(module: AnsibleModule, result: dict[str, Any], write: bool
             job.write_state(path, state)
 
 
-def decided(module: AnsibleModule, decision: netplan_decision.Decision) -> dict[str, Any]:
+def decided(module: AnsibleModule, decision: netplan_decision.NetplanDecision) -> dict[str, Any]:
     """The result so far: what was decided, with a warning of what stays set aside."""
     params = module.params
     result: dict[str, Any] = {

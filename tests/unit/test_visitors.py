@@ -375,7 +375,7 @@ def hosts_get_it_from_the_controller(name: str) -> bool:
 
 
 def its_size_is_read_on_the_controller(name: str) -> bool:
-    return bool(serving.on_controller({"model": name}, {}, "/")[1])
+    return bool(serving.model_on_controller({"model": name}, {}, "/")[1])
 
 
 def a_name_means_the_same_at_any_time(name: str) -> bool:

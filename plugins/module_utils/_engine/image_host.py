@@ -39,7 +39,7 @@ BUILDER = "sparkthor-engine-build"
 ARCHIVE = "archive"
 
 
-class Host:
+class DockerHost:
     """Docker and the module's own files on this host."""
 
     def __init__(self, work_dir: str, timeout: float) -> None:
@@ -202,7 +202,7 @@ def read(path: str) -> str:
         return ""
 
 
-def _check_archive_names(host: Host, names: Sequence[str]) -> None:
+def _check_archive_names(host: DockerHost, names: Sequence[str]) -> None:
     """An archive without an index names its image by its configuration alone, unknown to containerd's store."""
     if not names[1:] and host.containerd_store():
         raise EngineError(
@@ -221,7 +221,7 @@ def _reference(params: Mapping[str, Any]) -> _image.Reference:
     )
 
 
-def _load(host: Host, archive: Mapping[str, Any], names: Sequence[str], check: bool) -> dict[str, Any]:
+def _load(host: DockerHost, archive: Mapping[str, Any], names: Sequence[str], check: bool) -> dict[str, Any]:
     """Load an archive that lies in the store, or say what of it has to be sent."""
     manifest, store = parse_manifest([archive["entry"]]), host.store()
     plan = store.plan(ARCHIVE, manifest)
@@ -239,7 +239,7 @@ def _load(host: Host, archive: Mapping[str, Any], names: Sequence[str], check: b
 
 
 def bring(
-    host: Host, params: Mapping[str, Any], check: bool, actions: list[str]
+    host: DockerHost, params: Mapping[str, Any], check: bool, actions: list[str]
 ) -> tuple[_image.Image | None, dict[str, Any]]:
     """The base image: there, loaded, pulled; or what has to be sent for it. None in check mode if it is lacking."""
     target = params["target"]
@@ -300,7 +300,7 @@ def bring(
 
 
 def _proved(
-    host: Host, found: _image.Image, reference: _image.Reference, documents: Sequence[str], loaded: bool
+    host: DockerHost, found: _image.Image, reference: _image.Reference, documents: Sequence[str], loaded: bool
 ) -> _image.Image:
     """The image that another host gave, once this one has seen that it is that of the wanted digest.
 
@@ -328,13 +328,18 @@ def _proved(
 
 def pulled(params: Mapping[str, Any]) -> list[str]:
     """The registry's digests of the image that this host has under the wanted tag; none where it has none."""
-    host = Host(params["work_dir"], params["timeout"])
+    host = DockerHost(params["work_dir"], params["timeout"])
     reference = _image.parse_reference(params["image"], params["digest"])
     return _image.registry_digests(host.image(reference.tagged), reference.name) if host.answers() else []
 
 
 def with_ray(
-    host: Host, params: Mapping[str, Any], check: bool, base: _image.Image, probe: dict[str, Any], actions: list[str]
+    host: DockerHost,
+    params: Mapping[str, Any],
+    check: bool,
+    base: _image.Image,
+    probe: dict[str, Any],
+    actions: list[str],
 ) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """The image to run, with its probe: the base if it has Ray, else the derived one; or what is needed to build it."""
     target = params["target"]
@@ -399,7 +404,7 @@ def _python_of(config: Mapping[str, Any], gpus: Sequence[str]) -> list[str]:
 
 def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
     target = params["target"]
-    host = Host(params["work_dir"], params["timeout"])
+    host = DockerHost(params["work_dir"], params["timeout"])
     actions: list[str] = []
     before, staged = read(params["config_path"]), not params["activate"]
     base, request = bring(host, params, check, actions)

@@ -16,7 +16,7 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image as _image
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import registry
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.image_host import ARCHIVE, Host
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.image_host import ARCHIVE, DockerHost
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_plain, write_atomic
@@ -63,7 +63,7 @@ def _reference(params: Mapping[str, Any]) -> _image.Reference:
 
 def pull(params: Mapping[str, Any]) -> dict[str, Any]:
     """Begin to pull the image unless it is here; one pull that is under way goes on."""
-    host, reference = Host(params["work_dir"], params["timeout"]), _reference(params)
+    host, reference = DockerHost(params["work_dir"], params["timeout"]), _reference(params)
     if host.image(reference.pull) is not None:
         return {"changed": False, "pulling": False}
     if _active():
@@ -86,7 +86,7 @@ def pull(params: Mapping[str, Any]) -> dict[str, Any]:
 
 def save(params: Mapping[str, Any]) -> dict[str, Any]:
     """The image that was pulled, as ``saved`` for the other hosts: written where their copies will lie."""
-    host, reference = Host(params["work_dir"], params["timeout"]), _reference(params)
+    host, reference = DockerHost(params["work_dir"], params["timeout"]), _reference(params)
     found = host.image(reference.pull)
     if found is None:
         log = _read("log").splitlines()

@@ -121,7 +121,7 @@ def _platform(row: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"architecture": found.get("architecture")} if isinstance(found, Mapping) else {}
 
 
-def place_of(name: str) -> tuple[str, str]:
+def registry_place_of(name: str) -> tuple[str, str]:
     """The registry's address, and what it calls the image: ``vllm/vllm`` is Docker's own ``registry-1.docker.io``."""
     first, _slash, rest = name.partition("/")
     if rest and ("." in first or ":" in first or first == "localhost"):
@@ -137,7 +137,7 @@ def on_each_host(name: str) -> bool:
 
 class _Registry:
     def __init__(self, name: str, home: str) -> None:
-        self._place, self._repository = place_of(name)
+        self._place, self._repository = registry_place_of(name)
         self._home = home
         self._authorization = ""
 

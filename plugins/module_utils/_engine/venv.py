@@ -75,7 +75,7 @@ _PROBE = (
 )
 
 
-class Wanted(NamedTuple):
+class WantedVenv(NamedTuple):
     path: str
     digest: str
     pins: dict[str, str]  # canonical name -> version
@@ -86,10 +86,10 @@ class Wanted(NamedTuple):
     calls: tuple[str, ...] = ()  # what the model calls of vLLM's libraries (cuda_kernels)
 
 
-def wanted_of(params: Mapping[str, Any], wheels: Mapping[str, str]) -> Wanted:
+def wanted_of(params: Mapping[str, Any], wheels: Mapping[str, str]) -> WantedVenv:
     """What the arguments of the module ``engine_venv`` ask for, once the controller has added the target."""
     target = params["target"]
-    return Wanted(
+    return WantedVenv(
         path=params["path"],
         digest=target["digest"],
         pins=target["pins"],
@@ -246,7 +246,7 @@ def fingerprint(venv: str, minor: str) -> dict[str, Any]:
     }
 
 
-def inspect(wanted: Wanted, full: bool = False) -> Found:
+def inspect(wanted: WantedVenv, full: bool = False) -> Found:
     """Is the environment in use the one that is wanted, and whole?"""
     if not os.path.islink(wanted.path):
         if os.path.lexists(wanted.path):
@@ -258,7 +258,7 @@ def inspect(wanted: Wanted, full: bool = False) -> Found:
     return _inspect_folder(os.path.realpath(wanted.path), wanted, full)
 
 
-def kept_whole(wanted: Wanted, full: bool = False) -> str:
+def kept_whole(wanted: WantedVenv, full: bool = False) -> str:
     """An environment that was made from the wanted wheels and is whole, in use or not; empty where there is none."""
     place = environments(wanted.path)
     names = [name for name in _folders(place) if name.startswith(f"{wanted.digest}.")]
@@ -266,7 +266,7 @@ def kept_whole(wanted: Wanted, full: bool = False) -> str:
     return next((folder for folder in folders if not _inspect_folder(folder, wanted, full).problems), "")
 
 
-def _inspect_folder(real: str, wanted: Wanted, full: bool) -> Found:
+def _inspect_folder(real: str, wanted: WantedVenv, full: bool) -> Found:
     marker = read_marker(real)
     if not marker:
         return Found(real, "", {}, ["not complete"])
@@ -370,7 +370,7 @@ def alone(path: str, patience: float) -> Iterator[None]:
         yield
 
 
-def build(wanted: Wanted, wheel_dir: str, run: Runner, timeout: float) -> str:
+def build(wanted: WantedVenv, wheel_dir: str, run: Runner, timeout: float) -> str:
     """Build the environment in a folder of its own and return that folder; it is not in use yet."""
     place = environments(wanted.path)
     os.makedirs(place, exist_ok=True)
@@ -446,12 +446,12 @@ def difference(arguments: Mapping[str, Any]) -> str:
     return "; ".join(found.problems)
 
 
-def kernel_remarks(wanted: Wanted, folder: str) -> list[str]:
+def kernel_remarks(wanted: WantedVenv, folder: str) -> list[str]:
     """What is to be said of a built environment's kernels. Raises EngineError where they cannot serve the model."""
     return _check_kernels(wanted, _known_libraries(folder))
 
 
-def _check_kernels(wanted: Wanted, kernels: Mapping[str, Any]) -> list[str]:
+def _check_kernels(wanted: WantedVenv, kernels: Mapping[str, Any]) -> list[str]:
     """What is to be said of the kernels of each library; refuses what cannot serve the model on this host."""
     found = {name: cuda_kernels.Kernels(*map(tuple, each)) for name, each in kernels.items()}
     version = wanted.pins.get("vllm", "")

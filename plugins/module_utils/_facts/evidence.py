@@ -187,7 +187,7 @@ class Collector:
         for name in ("/etc/nccl.conf", "/root/.nccl.conf"):
             content = self.read(name)
             if content is not None:
-                report = _nccl.Source(name, "file", content.encode()).report({})
+                report = _nccl.NcclSource(name, "file", content.encode()).report({})
                 files[name] = {"settings": report["settings"], "ineffective": report["ineffective"]}
         return files
 

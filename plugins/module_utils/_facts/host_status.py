@@ -54,7 +54,7 @@ _COUNTERS = (
 )
 
 
-def parse_units(text: str, uptime: float) -> dict[str, dict[str, Any]]:
+def parse_unit_states(text: str, uptime: float) -> dict[str, dict[str, Any]]:
     """``systemctl show`` of several units, one paragraph each; units that do not exist are left out."""
     units: dict[str, dict[str, Any]] = {}
     for values in systemd.parse_show(text):
@@ -125,7 +125,7 @@ class HostReader:
     def units(self, uptime: float) -> dict[str, dict[str, Any]]:
         beside = _node.units_beside(self._path("/"))
         rc, out, _err = self._run(["systemctl", "show", "--no-pager", f"--property={_PROPERTIES}", *UNITS, *beside])
-        return parse_units(out, uptime) if rc == 0 else {}
+        return parse_unit_states(out, uptime) if rc == 0 else {}
 
     def ray(self) -> dict[str, Any]:
         """The gate's answer on the head; elsewhere only where this host expects the head."""

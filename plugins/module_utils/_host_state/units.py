@@ -69,7 +69,7 @@ class UnitManager:
     def _show(self) -> dict[str, dict[str, str]]:
         names = [unit.name for unit in self.units]
         out = self.changes.must(["systemctl", "show", f"--property={SHOW_PROPERTIES}", "--", *names], "units", 60)
-        return parse_show(out, names)
+        return parse_unit_show(out, names)
 
     def _arriving_content(self, name: str) -> bytes | None:
         """The content of a unit file which this very call writes (a template's file serves its instances)."""
@@ -342,7 +342,7 @@ class UnitManager:
         )
 
 
-def parse_show(text: str, names: list[str]) -> dict[str, dict[str, str]]:
+def parse_unit_show(text: str, names: list[str]) -> dict[str, dict[str, str]]:
     """The properties of each unit by its name; every one of them has to be answered for."""
     blocks = systemd.parse_show(text)
     if len(blocks) != len(names):

@@ -79,7 +79,7 @@ def summary(samples: Sequence[Sequence[dict[str, Any]]], number: int) -> dict[st
     return found
 
 
-def read_output(status: int, out: str) -> dict[str, Any]:
+def read_burn_output(status: int, out: str) -> dict[str, Any]:
     """What the program prints last, or an error."""
     for line in reversed(out.splitlines()):
         if line.startswith(MARK):
@@ -122,7 +122,7 @@ def run_burn(
         ended = time.monotonic()
         over.set()
         reader.join(10)
-    found = read_output(status, out)
+    found = read_burn_output(status, out)
     loaded = [reading for at, reading in samples if ended - (1 - RISING) * seconds <= at <= ended]
     for number, gpu in enumerate(found.get("gpus") or ()):
         gpu.update(summary(loaded, number))

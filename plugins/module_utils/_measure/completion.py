@@ -21,7 +21,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import a
 PROMPT = "Describe, step by step, how a cable is made and tested."
 
 
-class ServingError(Exception):
+class CompletionError(Exception):
     """Why there is no answer."""
 
 
@@ -45,10 +45,10 @@ class Client:
         except (OSError, http.client.HTTPException) as error:
             if connection is not None:
                 connection.close()
-            raise ServingError(f"the front proxy: {error or type(error).__name__}") from error
+            raise CompletionError(f"the front proxy: {error or type(error).__name__}") from error
         if answer.status != 200:
             connection.close()
-            raise ServingError(f"the front proxy answered {answer.status}: {_message(text)}")
+            raise CompletionError(f"the front proxy answered {answer.status}: {_message(text)}")
         return connection, answer
 
     def _body(self, tokens: int) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class Client:
         connection, answer = self._post(body)
         try:
             document = foreign.parse_object(answer.read(serving.ANSWER_LIMIT + 1), serving.ANSWER_LIMIT)
-            return answers.text_of(document), int(document["usage"]["completion_tokens"])
+            return answers.answer_text(document), int(document["usage"]["completion_tokens"])
         except (
             OSError,
             http.client.HTTPException,
@@ -79,7 +79,7 @@ class Client:
             TypeError,
             AttributeError,
         ) as error:
-            raise ServingError(f"the answer is not a chat completion: {error!r}") from error
+            raise CompletionError(f"the answer is not a chat completion: {error!r}") from error
         finally:
             connection.close()
 
@@ -91,7 +91,7 @@ class Client:
         try:
             found = read_stream(iter(answer.readline, b""), time.monotonic)
         except (OSError, http.client.HTTPException) as error:
-            raise ServingError(f"the stream broke: {error or type(error).__name__}") from error
+            raise CompletionError(f"the stream broke: {error or type(error).__name__}") from error
         finally:
             connection.close()
         return {
@@ -127,7 +127,7 @@ def read_stream(lines: Iterable[bytes], clock: Callable[[], float]) -> dict[str,
         except ValueError:
             continue
         if document.get("error"):
-            raise ServingError(_message(json.dumps(document)))
+            raise CompletionError(_message(json.dumps(document)))
         counted = int((document.get("usage") or {}).get("completion_tokens") or counted)
         for choice in document.get("choices") or []:
             delta = choice.get("delta") or {}
@@ -136,7 +136,7 @@ def read_stream(lines: Iterable[bytes], clock: Callable[[], float]) -> dict[str,
                 first = last if first is None else first
                 parts += 1
     if first is None or last is None:
-        raise ServingError("the stream ended without a token")
+        raise CompletionError("the stream ended without a token")
     return {"first": first, "last": last, "tokens": counted or parts}
 
 
@@ -149,7 +149,7 @@ def measure(client: Client, tokens: int, streams: list[int], tasks: bool = False
             found["answers"] = answers.ask(client.answer)
         for count in streams:
             found["streams"][str(count)] = _at_once(client, tokens, count)
-    except ServingError as error:
+    except CompletionError as error:
         found["error"] = str(error)
     return found
 
@@ -161,7 +161,7 @@ def _at_once(client: Client, tokens: int, count: int) -> dict[str, float]:
     def one() -> None:
         try:
             results.append(client.stream(tokens))
-        except ServingError as error:
+        except CompletionError as error:
             errors.append(str(error))
         except Exception as error:
             # an answer that nobody foresaw fails a stream, and not a thread that nobody hears of
@@ -174,7 +174,7 @@ def _at_once(client: Client, tokens: int, count: int) -> dict[str, float]:
     for thread in threads:
         thread.join()
     if errors:
-        raise ServingError(f"{len(errors)} of {count} streams failed: {errors[0]}")
+        raise CompletionError(f"{len(errors)} of {count} streams failed: {errors[0]}")
     return summary(results, begun)
 
 

@@ -286,7 +286,7 @@ def measure_rdma(tests: Sequence[Mapping[str, Any]], nonce: str, port: int, base
 Echo = Callable[[str, str, int], bool]
 
 
-def path_mtu(netdev: str, address: str, wanted: int, echo: Echo) -> int:
+def measured_path_mtu(netdev: str, address: str, wanted: int, echo: Echo) -> int:
     """The largest packet up to ``wanted`` that passes and comes back whole; 0 when nothing does."""
     if echo(netdev, address, wanted):
         return wanted
@@ -317,7 +317,7 @@ def measure(
         try:
             if len(test["paths"]) == 1:
                 path = test["paths"][0]
-                found["mtu"] = path_mtu(path["netdev"], path["address"], path["wanted_mtu"], echo)
+                found["mtu"] = measured_path_mtu(path["netdev"], path["address"], path["wanted_mtu"], echo)
             if found["how"] == "rdma":
                 try:
                     found["gbits"] = round(measure_rdma(test["paths"], nonce, port, port + 1), 3)

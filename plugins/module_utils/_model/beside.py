@@ -106,7 +106,7 @@ def remarks(given: Mapping[str, Any]) -> Iterator[str]:
         yield "engram-config keeps the n-gram tables in host memory, whose size is not known here: it is not counted"
 
 
-def too_much(parts: Mapping[str, int], memory: int | None, budget: int | None) -> tuple[str, str]:
+def more_than_memory(parts: Mapping[str, int], memory: int | None, budget: int | None) -> tuple[str, str]:
     """(verdict, reason) where what is kept in host memory does not go beside the engine's share; empty where it does.
 
     ``memory`` and ``budget`` are bytes of a host and of what the engine takes of it.

@@ -255,7 +255,7 @@ def _beside_engine(
     given = asked.beside or {}
     one = beside.adapters({**given, "max-loras": 1}, shape, (shape.num_layers,), 1)
     kept = beside.in_host_memory(given, step.vision, _split(asked)[0], one)
-    worse, reason = beside.too_much(kept, ranks[0].memory, ranks[0].budget)
+    worse, reason = beside.more_than_memory(kept, ranks[0].memory, ranks[0].budget)
     words = [*filter(None, [reason]), *(f"{remark}." for remark in beside.remarks(given))]
     order = ("fits", "tight", "does_not_fit")
     if worse and verdict in order:
@@ -291,7 +291,7 @@ def _speed(asked: Options, shape: Shape, weights: Weights, step: overhead.Step) 
     active = weights.active if asked.active_bytes is None else as_int("active_bytes", asked.active_bytes)
     known_size = asked.weights_bytes if asked.tensors is None else weights.total
     read = reads(shape, known_size, asked.active_bytes)
-    run = speed.Step(tensor, pipeline, bandwidth, step.drafted, step.eager)
+    run = speed.SpeedStep(tensor, pipeline, bandwidth, step.drafted, step.eager)
     return {
         "active_bytes": active,
         "decode_tokens_per_second_bound": round(tensor * bandwidth / active, 1) if active else None,

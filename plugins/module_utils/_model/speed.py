@@ -34,7 +34,7 @@ SPREAD = 2.0
 
 
 @dataclass(frozen=True)
-class Step:
+class SpeedStep:
     """How one step of one stream is run."""
 
     tensor: int
@@ -63,7 +63,7 @@ def _layers(shape: Shape) -> float:
     )
 
 
-def tokens_per_second(shape: Shape, reads: Reads, step: Step) -> dict[str, list[float]]:
+def tokens_per_second(shape: Shape, reads: Reads, step: SpeedStep) -> dict[str, list[float]]:
     """Least and most tokens per second of one stream, by kind of text where something drafts."""
     taken = step.seconds(shape, reads)
     if not step.drafted:

@@ -128,7 +128,7 @@ def edit(content: bytes, present: Mapping[str, str], absent: Sequence[str], head
 
 
 @dataclass(frozen=True)
-class Source:
+class NcclSource:
     """One place NCCL takes settings from, highest rank first in a list of them."""
 
     name: str

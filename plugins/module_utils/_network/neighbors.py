@@ -38,7 +38,7 @@ GRACE = 2.0
 Seen = dict[str, set[tuple[str, str]]]
 
 
-class Port(Protocol):
+class CagePort(Protocol):
     """The part of a packet socket that is used here."""
 
     def send(self, data: bytes, /) -> int: ...
@@ -87,7 +87,7 @@ def is_neighbour(seen: Iterable[tuple[str, str]], peer: str, peer_netdev: str) -
     return any(host == peer and port_of(netdev) == port_of(peer_netdev) for host, netdev in seen)
 
 
-def open_port(netdev: str) -> tuple[Port, bytes]:
+def open_port(netdev: str) -> tuple[CagePort, bytes]:
     """A raw socket on one NIC, and the NIC's address."""
     port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
     try:
@@ -159,7 +159,7 @@ def exchange(
     host: str,
     expected: Mapping[str, tuple[str, str]],
     seconds: float,
-    open_netdev: Callable[[str], tuple[Port, bytes]] = open_port,
+    open_netdev: Callable[[str], tuple[CagePort, bytes]] = open_port,
     interval: float = 0.15,
     burst: int = 4,
     dark: Callable[[], set[str]] = set,
@@ -176,7 +176,7 @@ def exchange(
     """
     watch = _Watch(expected, seconds, training, settled, others or {})
     errors: dict[str, str] = {}
-    ports: dict[str, Port] = {}
+    ports: dict[str, CagePort] = {}
     frames: dict[str, bytes] = {}
     try:
         for netdev in watch.seen:
@@ -211,7 +211,7 @@ def exchange(
     return watch.seen, errors
 
 
-def _drain(port: Port, host: str, seen: set[tuple[str, str]]) -> None:
+def _drain(port: CagePort, host: str, seen: set[tuple[str, str]]) -> None:
     for _frame in range(256):  # a flood must not keep us from sending
         try:
             frame = port.recv(2048)
@@ -322,7 +322,7 @@ def find_neighbours(
     seconds: float = 5.0,
     training: float = 5.0,
     change_nothing: bool = False,
-    open_netdev: Callable[[str], tuple[Port, bytes]] = open_port,
+    open_netdev: Callable[[str], tuple[CagePort, bytes]] = open_port,
 ) -> dict[str, Any]:
     """``{ports, neighbours, raised, errors}`` of the planned links (each ``netdev, peer, peer_netdev, peer_up``).
 

@@ -29,7 +29,10 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network import 
     netplan_live,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network.netplan_decision import ChangeError, Decision
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network.netplan_decision import (
+    ChangeError,
+    NetplanDecision,
+)
 
 STATE = "/var/lib/sparkthor-netplan"
 APPLY_UNIT = "sparkthor-netplan-apply"
@@ -135,7 +138,7 @@ def roll_back_now(reason: str, folder: str = STATE) -> dict[str, Any]:
         [_python(), os.path.join(folder, "job.py"), "rollback", folder, reason],
         job.LOCK_LIMIT + 60,
     )
-    found = job.read_json(os.path.join(folder, "outcome.json")) or {}
+    found = job.read_netplan_json(os.path.join(folder, "outcome.json")) or {}
     # a host that could not write down what it did, as on a full disk, has said nothing since the change was made
     return (
         found
@@ -148,7 +151,7 @@ def clear_leftovers(folder: str = STATE) -> str:
     """Roll back what a run that died left armed, and read what a rollback reported; a warning or nothing."""
     if not os.path.isdir(folder):
         return ""
-    outcome = job.read_json(os.path.join(folder, "outcome.json")) or {}
+    outcome = job.read_netplan_json(os.path.join(folder, "outcome.json")) or {}
     if armed(folder):
         outcome = roll_back_now("a later run found this change unconfirmed", folder)
         if armed(folder):
@@ -201,7 +204,7 @@ def _lasting(live: dict[str, dict[str, Any]], floating: list[str]) -> dict[str, 
     }
 
 
-def arm_and_start(decision: Decision, params: dict[str, Any], management: str, folder: str = STATE) -> None:
+def arm_and_start(decision: NetplanDecision, params: dict[str, Any], management: str, folder: str = STATE) -> None:
     """Arm the way back, see that it is armed, then start the change in a unit of its own."""
     token, timeout = params["token"], params["rollback_timeout"]
     os.makedirs(folder, 0o700, exist_ok=True)
@@ -261,7 +264,7 @@ def confirm(token: str, wait: float = 40.0, folder: str = STATE, hold: bool = Fa
     end = time.monotonic() + wait
     outcome: dict[str, Any] | None = None
     while time.monotonic() < end:
-        outcome = job.read_json(os.path.join(folder, "outcome.json"))
+        outcome = job.read_netplan_json(os.path.join(folder, "outcome.json"))
         if outcome and outcome.get("token") == token:
             break
         outcome = None
@@ -272,10 +275,10 @@ def confirm(token: str, wait: float = 40.0, folder: str = STATE, hold: bool = Fa
         outcome = roll_back_now(f"the change was not finished within {wait:g} s", folder)
     if outcome["result"] == "applied":
         with job.locked(folder):
-            plan = job.read_json(os.path.join(folder, "plan.json"))
+            plan = job.read_netplan_json(os.path.join(folder, "plan.json"))
             problems: list[str] = []
             if plan:
-                problems = job.management_problems(plan)
+                problems = job.management_path_problems(plan)
                 # they were as planned once; somebody or something may have set them back meanwhile
                 problems += job.expectation_problems(plan["expect"], job.live_links())
                 problems += [f"{path} was changed by someone else meanwhile" for path in job.changed_since(plan)]
@@ -284,7 +287,7 @@ def confirm(token: str, wait: float = 40.0, folder: str = STATE, hold: bool = Fa
                 if not problems:
                     job.finish(folder)
         if plan is None:  # the timer was faster
-            outcome = job.read_json(os.path.join(folder, "outcome.json")) or {}
+            outcome = job.read_netplan_json(os.path.join(folder, "outcome.json")) or {}
             outcome = {"result": "rolled_back", "reason": "its time was up", "steps": [], **outcome}
         elif problems:
             outcome = roll_back_now("; ".join(problems), folder)
@@ -301,8 +304,8 @@ def confirm(token: str, wait: float = 40.0, folder: str = STATE, hold: bool = Fa
 
 def take_back(token: str, reason: str, folder: str = STATE) -> dict[str, Any]:
     """Take a held change back now instead of when its time is up, since another host's change failed."""
-    plan = job.read_json(os.path.join(folder, "plan.json"))
-    outcome = job.read_json(os.path.join(folder, "outcome.json")) or {}
+    plan = job.read_netplan_json(os.path.join(folder, "plan.json"))
+    outcome = job.read_netplan_json(os.path.join(folder, "outcome.json")) or {}
     if plan and plan.get("token") == token:
         outcome = roll_back_now(reason, folder)
         if armed(folder):

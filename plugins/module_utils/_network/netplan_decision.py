@@ -30,7 +30,7 @@ class ChangeError(Exception):
 
 
 @dataclass
-class Decision:
+class NetplanDecision:
     """What has to happen on a host."""
 
     changed: bool = False
@@ -91,7 +91,7 @@ def _free_name(path: str) -> str:
     return candidate
 
 
-def decide_present(params: dict[str, Any], management: str) -> Decision:
+def decide_present(params: dict[str, Any], management: str) -> NetplanDecision:
     """Compare the host with the plan."""
     path, links = params["path"], params["links"]
     if management in {link["netdev"] for link in links}:
@@ -103,7 +103,7 @@ def decide_present(params: dict[str, Any], management: str) -> Decision:
         return _decide_attributes(written)
 
     seen = netplan_inspect.inspect(path, links, params["renderer"], params["floating"])
-    decision = Decision(
+    decision = NetplanDecision(
         findings=seen["findings"],
         renderer=seen["renderer"],
         adopted=bool(seen["foreign"] and seen["adoptable"]),
@@ -129,9 +129,9 @@ def decide_present(params: dict[str, Any], management: str) -> Decision:
     return decision
 
 
-def _decide_attributes(planned: dict[str, job.FileState | None]) -> Decision:
+def _decide_attributes(planned: dict[str, job.FileState | None]) -> NetplanDecision:
     """Our files with the planned contents: at most a mode or an owner is wrong."""
-    decision = Decision()
+    decision = NetplanDecision()
     for path, wanted in planned.items():
         current = job.read_state(path)
         if current and wanted and current != wanted:
@@ -143,7 +143,7 @@ def _decide_attributes(planned: dict[str, job.FileState | None]) -> Decision:
     return decision
 
 
-def _replace_files(decision: Decision, params: dict[str, Any], seen: dict[str, Any]) -> None:
+def _replace_files(decision: NetplanDecision, params: dict[str, Any], seen: dict[str, Any]) -> None:
     """Our files with the planned contents; what was in their place or in their way is set aside."""
     path, after = params["path"], decision.after
     if seen["foreign"]:
@@ -164,7 +164,7 @@ def _replace_files(decision: Decision, params: dict[str, Any], seen: dict[str, A
         decision.diff.append(_diff(other, f"{other}\n", "", f"{other} (set aside)"))
 
 
-def _remove_edits(decision: Decision, seen: dict[str, Any]) -> None:
+def _remove_edits(decision: NetplanDecision, seen: dict[str, Any]) -> None:
     """Profiles of ours that somebody edited go, so that what netplan makes of our file holds again."""
     for name in seen["edited"]:
         decision.after[name] = None
@@ -172,15 +172,15 @@ def _remove_edits(decision: Decision, seen: dict[str, Any]) -> None:
         decision.diff.append(_diff(name, f"{name} (our profile, edited)\n", ""))
 
 
-def _generated_files(decision: Decision, seen: dict[str, Any]) -> None:
+def _generated_files(decision: NetplanDecision, seen: dict[str, Any]) -> None:
     """What the network services read of our NICs: as netplan makes it of the files as they will be."""
     generated = seen["generated"] if decision.adopted else seen["wanted"]
     after, ids = decision.after, seen["ids"]
     for name, state in generated.items():
-        if netplan_generator.owner_of(name) in ids or name.endswith("10-globally-managed-devices.conf"):
+        if netplan_generator.file_owner_of(name) in ids or name.endswith("10-globally-managed-devices.conf"):
             after[name] = state
     for name in seen["run"]:
-        if netplan_generator.owner_of(name) in ids and name not in generated:
+        if netplan_generator.file_owner_of(name) in ids and name not in generated:
             after[name] = None
     rules = generated.get(netplan_generator.SHARED_RULES)
     if rules is not None:
@@ -189,7 +189,7 @@ def _generated_files(decision: Decision, seen: dict[str, Any]) -> None:
         after[netplan_generator.SHARED_RULES] = {**rules, "content": merged}
 
 
-def _links_to_apply(decision: Decision, links: list[dict[str, Any]], seen: dict[str, Any]) -> None:
+def _links_to_apply(decision: NetplanDecision, links: list[dict[str, Any]], seen: dict[str, Any]) -> None:
     """NICs to apply, what must be live on them afterwards, and the addresses and MTUs that must go."""
     live = seen["live"]
     decision.netdevs = sorted(name for name in seen["ids"] if name in live)
@@ -214,7 +214,7 @@ def _given_mtu(generated: dict[str, job.FileState], netdevs: set[str], live: dic
     found: set[str] = set()
     for path, state in generated.items():
         if setting.search(state["content"]):
-            owner = netplan_generator.owner_of(path)
+            owner = netplan_generator.file_owner_of(path)
             found |= {owner} if owner else netplan_others.nics_of(path, state["content"], live)
     return sorted(found & netdevs)
 
@@ -228,7 +228,7 @@ def _returnable(
     file changed; and of several copies of one file nobody can tell which is meant.
     """
     live = seen["live"]
-    taken = {netplan_generator.owner_of(name) for name in seen["others"]}
+    taken = {netplan_generator.file_owner_of(name) for name in seen["others"]}
     free = set(live) - taken.union(
         {management}, *(netplan_others.named_nics(state["content"], live) for state in seen["others"].values())
     )
@@ -265,10 +265,10 @@ def _own_copies(aside: dict[str, list[str]]) -> list[str]:
     ]
 
 
-def decide_absent(params: dict[str, Any], management: str) -> Decision:
+def decide_absent(params: dict[str, Any], management: str) -> NetplanDecision:
     """What taking our file away means: what it was put in place of comes back."""
     path = params["path"]
-    decision = Decision()
+    decision = NetplanDecision()
     current = job.read_state(path)
     settings = job.read_state(netplan.NM_CONF)
     if settings is not None:
@@ -306,7 +306,7 @@ def decide_absent(params: dict[str, Any], management: str) -> Decision:
 
 
 def _remove_files(
-    decision: Decision,
+    decision: NetplanDecision,
     path: str,
     ids: set[str],
     back: dict[str, job.FileState],
@@ -316,14 +316,16 @@ def _remove_files(
     """Our file and what netplan made of it go, what was set aside comes back, and addresses of ours are dropped."""
     yaml = {name: state["content"] for name, state in back.items() if name.endswith(".yaml")}
     generated = netplan_generator.generate({**seen["sources"], **yaml}) if yaml else {}
-    ids = ids | {netplan_generator.owner_of(name) for name in (netplan_generator.generate(yaml) if yaml else ())} - {""}
+    ids = ids | {
+        netplan_generator.file_owner_of(name) for name in (netplan_generator.generate(yaml) if yaml else ())
+    } - {""}
     live = seen["live"]
     # what the network services read of what comes back
-    theirs = {name: state for name, state in generated.items() if netplan_generator.owner_of(name) in ids}
+    theirs = {name: state for name, state in generated.items() if netplan_generator.file_owner_of(name) in ids}
     theirs.update((name, state) for name, state in back.items() if name not in yaml)
     decision.after[path] = None
     for name in seen["run"]:
-        if netplan_generator.owner_of(name) in ids:
+        if netplan_generator.file_owner_of(name) in ids:
             decision.after[name] = None
     decision.after.update((aside[original][0], None) for original in back)
     decision.after.update({**back, **theirs})
@@ -333,7 +335,7 @@ def _remove_files(
         merged = netplan_generator.merge_rules(_text(rules), _text(new_rules), ids)
         decision.after[shared] = {**(rules or new_rules or {}), "content": merged} if merged else None
     given = netplan_others.configured_addresses(
-        [state["content"] for name, state in seen["generated"].items() if netplan_generator.owner_of(name) in ids]
+        [state["content"] for name, state in seen["generated"].items() if netplan_generator.file_owner_of(name) in ids]
     ) - netplan_others.configured_addresses([state["content"] for state in theirs.values()])
     decision.netdevs = sorted(name for name in ids if name in live)
     decision.drop = [

@@ -118,7 +118,7 @@ def write_json(path: str, value: Any) -> None:
     )
 
 
-def read_json(path: str) -> dict[str, Any] | None:
+def read_netplan_json(path: str) -> dict[str, Any] | None:
     """A JSON file as a dict; None when it is missing or was never finished."""
     try:
         with open(path, encoding="utf-8") as handle:

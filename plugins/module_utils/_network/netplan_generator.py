@@ -87,7 +87,7 @@ def generate(files: dict[str, str], generator: str = "") -> dict[str, FileState]
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def owner_of(path: str) -> str:
+def file_owner_of(path: str) -> str:
     """The netplan id a generated file belongs to; empty for files shared by all."""
     name = os.path.basename(path)
     found = re.fullmatch(r"10-netplan-(.+)\.(?:network|link|netdev)", name)
@@ -98,7 +98,7 @@ def owner_of(path: str) -> str:
 
 def profiled(generated: Iterable[str], netdevs: set[str]) -> bool:
     """Whether these generated files give the NICs to NetworkManager."""
-    return any(path.endswith(".nmconnection") and owner_of(path) in netdevs for path in generated)
+    return any(path.endswith(".nmconnection") and file_owner_of(path) in netdevs for path in generated)
 
 
 def rule_blocks(text: str) -> dict[str, str]:
@@ -158,13 +158,13 @@ def meaning(generated: dict[str, FileState], netdevs: set[str]) -> dict[str, lis
     return {
         path: sorted(item for item in ini_items(state["content"]) if item[:2] not in _INERT)
         for path, state in generated.items()
-        if owner_of(path) in netdevs
+        if file_owner_of(path) in netdevs
     }
 
 
 def same_meaning(one: dict[str, FileState], two: dict[str, FileState]) -> bool:
     """Whether two generations differ in nothing that matters, for any NIC."""
-    ids = {owner_of(path) for path in (*one, *two)} - {""}
+    ids = {file_owner_of(path) for path in (*one, *two)} - {""}
     return meaning(one, ids) == meaning(two, ids)
 
 
@@ -181,7 +181,7 @@ def pending_edits(wanted: dict[str, FileState], live: dict[str, FileState], ours
     """Generated files, not ours, that the next ``netplan apply`` or boot would change: ``{path, id, detail}``."""
     pending = []
     for path in sorted({*wanted, *live}):
-        identity = owner_of(path)
+        identity = file_owner_of(path)
         if identity in ours or path.endswith("10-globally-managed-devices.conf"):
             continue
         new = _comparable(path, wanted[path]["content"], ours) if path in wanted else None

@@ -105,7 +105,7 @@ def _without_renderer(renderer: str) -> list[Finding]:
 
 def _ids(generated: dict[str, FileState]) -> set[str]:
     """The netplan ids that generated files belong to."""
-    return {netplan_generator.owner_of(name) for name in generated} - {""}
+    return {netplan_generator.file_owner_of(name) for name in generated} - {""}
 
 
 def _shadowing_files(path: str, seen: Inspection) -> list[Finding]:
@@ -269,7 +269,7 @@ def _foreign_addresses(links: list[dict[str, Any]], seen: Inspection) -> list[Fi
         [
             state["content"]
             for name, state in seen["generated"].items()
-            if netplan_generator.owner_of(name) in seen["previous"]
+            if netplan_generator.file_owner_of(name) in seen["previous"]
         ]
         + [seen["static"][name] for name in seen.get("edited", ())]
     )

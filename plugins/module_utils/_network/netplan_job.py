@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from .._lib.command import run_limited
-from .netplan_files import FileState, generated_files, plain, read_json, read_state, write_json, write_state
+from .netplan_files import FileState, generated_files, plain, read_netplan_json, read_state, write_json, write_state
 from .netplan_live import (
     expectation_problems,
     missing_addresses,
@@ -48,7 +48,7 @@ __all__ = [
     "generated_files",
     "missing_addresses",
     "parse_links",
-    "read_json",
+    "read_netplan_json",
     "read_state",
     "replayable_routes",
     "without_metric",
@@ -131,7 +131,7 @@ def live_routes() -> list[str]:
     return routes
 
 
-def management_problems(plan: dict[str, Any]) -> list[str]:
+def management_path_problems(plan: dict[str, Any]) -> list[str]:
     """What the way in has lost since the change was armed."""
     netdev = plan["management"]
     now = live_links()
@@ -279,7 +279,7 @@ def _take_up(files: dict[str, FileState | None], ours: list[str], steps: list[st
 
 def apply(folder: str) -> dict[str, Any]:
     """Make the armed change, wait until it is live, and take it back at once when it does not become so."""
-    plan = read_json(os.path.join(folder, "plan.json"))
+    plan = read_netplan_json(os.path.join(folder, "plan.json"))
     if plan is None:
         return {"result": "nothing armed"}
     steps: list[str] = []
@@ -368,7 +368,7 @@ class WayBack:
     def _look(self) -> bool:
         """Whether the way in has lost something; a host that cannot even list its addresses gets everything back."""
         try:
-            self.lost = management_problems(self.plan)
+            self.lost = management_path_problems(self.plan)
         except Exception as error:
             self.lost = [f"{type(error).__name__}: {error}"]
         return bool(self.lost)
@@ -446,7 +446,7 @@ class WayBack:
         """What of our NICs and of the way in is not as it was, and which files are not."""
         plan = self.plan
         left = list(self.unwritten)
-        problems, links = self._tried("way in", management_problems, plan), self._tried("links", live_links)
+        problems, links = self._tried("way in", management_path_problems, plan), self._tried("links", live_links)
         if problems is None or links is None:
             return [*left, "what addresses the links have cannot be read"]
         for name in plan["netdevs"]:
@@ -488,7 +488,7 @@ def _report(folder: str, outcome: dict[str, Any]) -> None:
 def _armed(folder: str) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     """The plan of the armed change, or else what there is to say."""
     path = os.path.join(folder, "plan.json")
-    plan = read_json(path)
+    plan = read_netplan_json(path)
     if plan is None and os.path.exists(path):
         return None, {"result": "failed", "reason": f"{path} cannot be read", "steps": []}
     return plan, {"result": "nothing armed"}

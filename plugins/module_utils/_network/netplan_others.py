@@ -114,7 +114,7 @@ def is_edit_of_ours(path: str, content: str) -> bool:
         generated = netplan_generator.generate({path: content})
     except netplan_generator.NetplanError:
         return False
-    own = [state["content"] for name, state in generated.items() if netplan_generator.owner_of(name)]
+    own = [state["content"] for name, state in generated.items() if netplan_generator.file_owner_of(name)]
     return bool(own) and all(map(edit_of_ours, own))
 
 
@@ -132,12 +132,14 @@ def foreign_settings(
         for path, state in others.items():
             # a second file with our NIC as its key merges with ours, whatever it matches by itself
             matches = (
-                netplan_generator.owner_of(path) == netdev
+                netplan_generator.file_owner_of(path) == netdev
                 or (path.endswith(".network") and network_matches(state["content"], netdev, mac))
                 or (path.endswith(".nmconnection") and profile_matches(state["content"], netdev, mac))
             )
             if matches:
-                for source in netplan_generator.files_defining(netplan_generator.owner_of(path), sources) or [path]:
+                for source in netplan_generator.files_defining(netplan_generator.file_owner_of(path), sources) or [
+                    path
+                ]:
                     paths[source] = True
         for path, content in static.items():
             if path.endswith(".network"):
@@ -223,7 +225,7 @@ def nics_of(path: str, content: str, live: dict[str, dict[str, Any]]) -> set[str
         return named_nics(content, live)
     found: set[str] = set()
     for name, state in netplan_generator.generate({path: content}).items():
-        if netplan_generator.owner_of(name):
+        if netplan_generator.file_owner_of(name):
             found |= named_nics(state["content"], live) or {"*"}
     return found
 

@@ -139,7 +139,7 @@ def parse_rate(text: str) -> float | int | None:
     return int(value) if value.is_integer() else value
 
 
-def path_mtu(mtu: int | None) -> int | None:
+def rdma_path_mtu(mtu: int | None) -> int | None:
     """The RoCE path MTU the kernel derives from an interface's MTU: 1500 gives 1024, 9000 gives 4096."""
     if mtu is None:
         return None
@@ -276,7 +276,7 @@ class Sysfs:
             "phys_port_name": phys_port_name,
             "phys_switch_id": self._read(self._net, netdev, "phys_switch_id") if netdev else "",
             "mtu": mtu,
-            "active_mtu": path_mtu(mtu) if link_layer != "InfiniBand" else None,
+            "active_mtu": rdma_path_mtu(mtu) if link_layer != "InfiniBand" else None,
             "rate": parse_rate(self._read(*base, "rate")),
             "link_layer": link_layer,
             "gid_index": self.gid_index(device, port),

@@ -57,7 +57,7 @@ def survey(
     seconds: float = 5.0,
     training: float = 5.0,
     change_nothing: bool = False,
-    open_netdev: Callable[[str], tuple[neighbors.Port, bytes]] = neighbors.open_port,
+    open_netdev: Callable[[str], tuple[neighbors.CagePort, bytes]] = neighbors.open_port,
     root: str = "/",
 ) -> dict[str, Any]:
     """``{name, ports, neighbours, lldp, raised, errors, seconds}``; all hosts have to do it at the same time.

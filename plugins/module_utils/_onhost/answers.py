@@ -42,7 +42,7 @@ def task(model: str, prompt: str) -> dict[str, Any]:
     return {"model": model, "messages": messages, "max_tokens": TASK_TOKENS, "temperature": 0}
 
 
-def text_of(document: Any) -> str:
+def answer_text(document: Any) -> str:
     """What a chat completion says; what was thought comes first."""
     message = document["choices"][0]["message"]
     thought = message.get("reasoning") or message.get("reasoning_content") or ""
@@ -77,7 +77,7 @@ def ask_engine(
         status, text = request(socket, "POST", "/v1/chat/completions", max(1.0, ends - clock()), task(model, prompt))
         if 400 <= status < 500 and status != 429:
             raise _NoChat
-        return text_of(foreign.parse_object(text, serving.ANSWER_LIMIT))
+        return answer_text(foreign.parse_object(text, serving.ANSWER_LIMIT))
 
     try:
         return ask(answer)

@@ -47,7 +47,7 @@ _KEY = re.compile(r"[a-z0-9_-]{1,32}")
 _ADDRESS = re.compile(r"[0-9a-fA-F.:%]{1,64}")
 
 
-class Refused(Exception):
+class ConsoleRefused(Exception):
     """Why a wish is not done, with the status that the browser gets."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -64,19 +64,19 @@ class Wish(dict[str, Any]):
         verb, group, reason = str(given.get("do")), str(given.get("group") or ""), str(given.get("reason") or "")
         who, address, number = str(given.get("who")), str(given.get("address")), str(given.get("id"))
         if verb not in VERBS:
-            raise Refused(400, f"there is no such action; there are {', '.join(VERBS)}")
+            raise ConsoleRefused(400, f"there is no such action; there are {', '.join(VERBS)}")
         if group not in groups:
-            raise Refused(404, "this head has no such serving group; ask the page of the group's own head")
+            raise ConsoleRefused(404, "this head has no such serving group; ask the page of the group's own head")
         if not _ID.fullmatch(number) or not _KEY.fullmatch(who) or not _ADDRESS.fullmatch(address):
-            raise Refused(400, "the wish has no id, or nobody says whose it is")
+            raise ConsoleRefused(400, "the wish has no id, or nobody says whose it is")
         reason = printable(reason).strip()
         if verb in REASONED and not reason:
-            raise Refused(400, "say why; everybody who looks at the page or runs status.yml sees it")
+            raise ConsoleRefused(400, "say why; everybody who looks at the page or runs status.yml sees it")
         if len(reason) > 200:
-            raise Refused(400, "the reason is longer than 200 characters")
+            raise ConsoleRefused(400, "the reason is longer than 200 characters")
         since = given.get("since")
         if since is not None and (isinstance(since, bool) or not isinstance(since, (int, float))):
-            raise Refused(400, "since is no time")
+            raise ConsoleRefused(400, "since is no time")
         return cls(do=verb, group=group, reason=reason, id=number, who=who, address=address, since=since)
 
 
@@ -85,7 +85,7 @@ def groups_of(config: Mapping[str, Any]) -> list[str]:
     return [str(one.get("beside") or "") for one in config.get("groups") or () if one.get("here")]
 
 
-class Hands:
+class ConsoleHands:
     """Does it; a test replaces its doors."""
 
     def __init__(
@@ -124,7 +124,7 @@ class Hands:
                 self._check(wish)
                 job = {**wish, "at": self.wall(), "state": "running", "text": ""}
                 self._jobs = {**dict(list(self._jobs.items())[-49:]), wish["id"]: job}
-        except Refused as refused:
+        except ConsoleRefused as refused:
             self._write_down({**_shown(given), "state": "refused", "text": str(refused)})
             raise
         self._write_down({**job, "state": "asked"})
@@ -135,14 +135,14 @@ class Hands:
         running = next((one for one in self._jobs.values() if one["state"] == "running"), None)
         # taking requests again ends a drain, and is for the time in which one runs
         if running and wish["do"] not in ("resume", "start"):
-            raise Refused(409, f"{running['who']} is at it: {running['do']} {running['group']}".strip())
+            raise ConsoleRefused(409, f"{running['who']} is at it: {running['do']} {running['group']}".strip())
         playbook = self.playbook()
         if playbook:
-            raise Refused(423, f"{playbook['play']} runs, by {playbook['owner']}; wait until it has ended")
+            raise ConsoleRefused(423, f"{playbook['play']} runs, by {playbook['owner']}; wait until it has ended")
         if wish["since"] is not None:
             told = files.read_json(places.Places(wish["group"]).state).get("since")
             if isinstance(told, (int, float)) and abs(told - wish["since"]) > 1.0:
-                raise Refused(409, "the group has changed since you saw it; look again")
+                raise ConsoleRefused(409, "the group has changed since you saw it; look again")
 
     def _do(self, job: dict[str, Any]) -> None:
         began = time.monotonic()
@@ -192,7 +192,7 @@ class Hands:
     def journal(self, group: str, of: str, lines: int) -> list[tuple[float, str]]:
         """Newest lines of a group's watchdog or engine: seconds since 1970, and text.  Raises Refused."""
         if group not in self.groups or of not in ("watchdog", "engine") or not 0 < lines <= 400:
-            raise Refused(404, "this head has no such serving group")
+            raise ConsoleRefused(404, "this head has no such serving group")
         own = places.Places(group)
         unit = own.watchdog if of == "watchdog" else own.unit
         argv = ["journalctl", "--no-pager", "--quiet", "--all", "--output=json", "--boot", f"--lines={lines}"]
@@ -221,10 +221,10 @@ def _shown(given: Mapping[str, Any]) -> dict[str, str]:
     return {name: printable(str(given.get(name) or ""))[:200] for name in names}
 
 
-class Guard(watchdog_hands.Guard):
+class ConsoleGuard(watchdog_hands.Guard):
     """The parent: answers what is on the list, and refuses the rest."""
 
-    def __init__(self, hands: Hands, tell: watchdog_hands.Hands) -> None:
+    def __init__(self, hands: ConsoleHands, tell: watchdog_hands.Hands) -> None:
         super().__init__(tell, "", ())
         self.own = hands
 
@@ -241,14 +241,14 @@ class Guard(watchdog_hands.Guard):
                 lines = request.get("lines")
                 given = lines if isinstance(lines, int) else 0
                 return self.own.journal(str(request.get("group") or ""), str(request.get("of")), given)
-        except Refused as refused:
+        except ConsoleRefused as refused:
             return {"refused": str(refused), "status": refused.status}
         if what == "notify":
             return super().answer(request)
         raise self._refuse(what)
 
 
-class Remote(watchdog_hands.Remote):
+class ConsoleRemote(watchdog_hands.Remote):
     """The child's side."""
 
     def __init__(self, door: socket.socket) -> None:
@@ -258,5 +258,5 @@ class Remote(watchdog_hands.Remote):
         """The answer to one question.  Raises Refused or OSError."""
         found = self._ask(what, **more)
         if isinstance(found, dict) and "refused" in found:
-            raise Refused(int(found["status"]), str(found["refused"]))
+            raise ConsoleRefused(int(found["status"]), str(found["refused"]))
         return found

@@ -59,13 +59,13 @@ def fetcher(port: int) -> Fetch:
     return fetch
 
 
-class Collector:
+class ConsoleCollector:
     """Reads everything, round by round, and keeps the newest document."""
 
     def __init__(
         self,
         config: Mapping[str, Any],
-        hands: console_hands.Remote,
+        hands: console_hands.ConsoleRemote,
         fetch: Fetch,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -153,7 +153,7 @@ class Collector:
             if not one.get("here"):
                 continue
             who = f"watchdog {one['name']}" if len(self.config["groups"]) > 1 else "watchdog"
-            with contextlib.suppress(console_hands.Refused):
+            with contextlib.suppress(console_hands.ConsoleRefused):
                 lines = self._hands.ask("journal", group=str(one.get("beside") or ""), of="watchdog", lines=60)
                 found += [console_state.event(at, who, text) for at, text in lines]
         for one in audit:
@@ -174,7 +174,7 @@ def _points(groups: list[dict[str, Any]]) -> dict[str, float | None]:
 class Handler(http.server.BaseHTTPRequestHandler):
     """The front proxy's questions; it has checked the key."""
 
-    server: Server
+    server: ConsoleServer
     server_version, sys_version, timeout = "sparkthor", "", 20
 
     def do_GET(self) -> None:
@@ -192,7 +192,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def _log(self, group: str) -> None:
         try:
             lines = self.server.hands.ask("journal", group=group, of="engine", lines=200)
-        except console_hands.Refused as refused:
+        except console_hands.ConsoleRefused as refused:
             self._answer(refused.status, {"error": str(refused)})
         else:
             self._answer(200, {"lines": [{"at": at, "text": text} for at, text in lines]})
@@ -209,7 +209,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             wish = foreign.parse_object(self.rfile.read(length), most=WISH_LIMIT, depth=3)
             own = {"who": self.headers.get(KEY), "address": self.headers.get(ADDRESS)}
             self._answer(202, self.server.hands.ask("act", wish={**wish, **own}))
-        except console_hands.Refused as refused:
+        except console_hands.ConsoleRefused as refused:
             self._answer(refused.status, {"error": str(refused)})
         except ValueError as error:
             self._answer(400, {"error": str(error)})
@@ -245,12 +245,12 @@ def for_right(document: Mapping[str, Any], right: str) -> dict[str, Any]:
     return {**document, "keys": [{"name": "", **both, "limits": {}}]}
 
 
-class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+class ConsoleServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = True
     request_queue_size = 64
     #: given before the first question is taken
-    collector: Collector
-    hands: console_hands.Remote
+    collector: ConsoleCollector
+    hands: console_hands.ConsoleRemote
 
     def __init__(self, path: str, group: str) -> None:
         os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
@@ -274,16 +274,16 @@ def main(argv: list[str] | None = None) -> int:
     if not config.get("hosts"):
         print(f"{given.config} is missing or names no hosts; run the playbook again", file=sys.stderr, flush=True)
         return 78
-    server = Server(given.socket, str(config.get("front_group") or ""))
-    guard = console_hands.Guard(console_hands.Hands(config), watchdog_hands.Hands())
-    hands = watchdog_hands.split(guard, str(config["user"]), [], console_hands.Remote)
+    server = ConsoleServer(given.socket, str(config.get("front_group") or ""))
+    guard = console_hands.ConsoleGuard(console_hands.ConsoleHands(config), watchdog_hands.Hands())
+    hands = watchdog_hands.split(guard, str(config["user"]), [], console_hands.ConsoleRemote)
     if hands is None:
         return 1
-    serve(server, hands, Collector(config, hands, fetcher(int(config["exporter_port"]))))
+    serve(server, hands, ConsoleCollector(config, hands, fetcher(int(config["exporter_port"]))))
     return 1
 
 
-def serve(server: Server, hands: console_hands.Remote, collector: Collector) -> None:
+def serve(server: ConsoleServer, hands: console_hands.ConsoleRemote, collector: ConsoleCollector) -> None:
     """Answer, and look every two seconds, until the root part is gone."""
     server.collector, server.hands = collector, hands
     with contextlib.suppress(OSError):

@@ -86,7 +86,7 @@ def load(path: str = CONFIG) -> dict[str, Any]:
     return config
 
 
-def name_of(service: str) -> str:
+def container_name(service: str) -> str:
     return f"sparkthor-{service}"
 
 
@@ -280,7 +280,14 @@ def run_arguments(
     """``docker run`` for one of the units, in the foreground."""
     own = settings_of(config, service)
     argv = ["docker", "run", "--rm", "--restart", "no", "--pull", "never", "--log-driver", "none"]
-    argv += ["--name", name_of(service), "--cidfile", cid_file, "--label", f"sparkthor.unit={name_of(service)}"]
+    argv += [
+        "--name",
+        container_name(service),
+        "--cidfile",
+        cid_file,
+        "--label",
+        f"sparkthor.unit={container_name(service)}",
+    ]
     argv += _access(config, ids, gpu, limits, env_file, infiniband, exists)
     argv += ["--oom-score-adj", str(int(own.get("oom_score_adj", 0)))]
     if credentials:
@@ -332,7 +339,14 @@ def rank_arguments(
 ) -> list[str]:
     """``docker run`` for the engine's Python beside the running engine; its program comes by standard input."""
     argv = ["docker", "run", "--rm", "--interactive", "--restart", "no", "--pull", "never", "--log-driver", "none"]
-    argv += ["--name", name_of("rank"), "--cidfile", cid_file, "--label", f"sparkthor.unit={name_of('rank')}"]
+    argv += [
+        "--name",
+        container_name("rank"),
+        "--cidfile",
+        cid_file,
+        "--label",
+        f"sparkthor.unit={container_name('rank')}",
+    ]
     argv += _access(config, ids, gpu, limits, env_file, infiniband, exists)
     python = config["commands"]["python"]
     return [*argv, "--workdir", "/", "--entrypoint", python[0], config["image"], *python[1:], *arguments]
@@ -391,17 +405,17 @@ def remove(
     if len(container) >= 12:
         killed = _end_processes(container, proc, kill)
         if killed:
-            notes.append(f"killed {killed} processes that {name_of(service)} left")
+            notes.append(f"killed {killed} processes that {container_name(service)} left")
     # its own --rm may have begun to remove it by now, and it has the name until that has ended
     end = time.monotonic() + PATIENCE
     while True:
         left = max(0.5, end - time.monotonic())
-        status, _out, err = runner(["docker", "rm", "--force", "--volumes", name_of(service)], left)
+        status, _out, err = runner(["docker", "rm", "--force", "--volumes", container_name(service)], left)
         if "already in progress" not in err or time.monotonic() >= end:
             break
         time.sleep(0.1)
     if status != 0 and "No such container" not in err:
-        notes.append(f"Docker could not remove {name_of(service)}: {err.strip()}")
+        notes.append(f"Docker could not remove {container_name(service)}: {err.strip()}")
         if len(container) >= 12 and processes_of(container, proc):
             # whoever asks next needs the id
             return notes
@@ -483,7 +497,7 @@ def ask_arguments(
     passed = [word for name in PASSED_ON if name in environment for word in ("--env", f"{name}={environment[name]}")]
     python = config["commands"]["python"]
     if running:
-        return ["docker", "exec", "--interactive", *passed, name_of("ray"), *python, *arguments]
+        return ["docker", "exec", "--interactive", *passed, container_name("ray"), *python, *arguments]
     argv = ["docker", "run", "--rm", "--interactive", "--pull", "never", "--log-driver", "none", "--network", "host"]
     argv += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--label", "sparkthor.unit=question", *passed]
     argv += bind(location.LIBRARY, read_only=True)
@@ -527,7 +541,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         elif words and words[0] == "python":
             config = load()
-            state = run(["docker", "container", "inspect", "--format", "{{.State.Running}}", name_of("ray")], 10)
+            state = run(["docker", "container", "inspect", "--format", "{{.State.Running}}", container_name("ray")], 10)
             token, owner = os.environ.get("RAY_AUTH_TOKEN_PATH", ""), None
             with contextlib.suppress(OSError):
                 found = os.stat(token)

@@ -85,7 +85,7 @@ def _used(own: Any) -> tuple[dict[str, int], dict[str, int]]:
     return counts, {name: foreign.whole(limit) for name, limit in limits.items() if limit is not None}
 
 
-class Host:
+class ExportedHost:
     """Reads below a root folder."""
 
     def __init__(self, root: str = "/", run: gpu_state.Runner = lambda argv: run_limited(argv, 3)) -> None:
@@ -253,7 +253,7 @@ def engine(path: str = ENGINE_SOCKET) -> tuple[int, bytes]:
 
 
 def handler(
-    host: Host, planned: Sequence[str], socket_path: str = ENGINE_SOCKET
+    host: ExportedHost, planned: Sequence[str], socket_path: str = ENGINE_SOCKET
 ) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
         server_version = "sparkthor"
@@ -306,7 +306,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--front", metavar="SOCKET", help="where the front proxy says who asked for what")
     given = parser.parse_args(argv)
     planned = [name for name in given.planned.split(",") if name]
-    host = Host()
+    host = ExportedHost()
     made = handler(host, planned)
     servers = []
     for place in dict.fromkeys(given.listen):

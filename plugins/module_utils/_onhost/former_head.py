@@ -72,7 +72,7 @@ class Successor:
         )
 
 
-def read_token(environment: Mapping[str, str] | None = None) -> str:
+def read_former_token(environment: Mapping[str, str] | None = None) -> str:
     """The token of the cluster, or nothing. A unit's credential goes before the file, which only root may read."""
     env = os.environ if environment is None else environment
     folder = env.get("CREDENTIALS_DIRECTORY")
@@ -94,7 +94,7 @@ class Identity:
     machine: str = ""
 
     @classmethod
-    def read(cls, path: str = CLUSTER, token: Callable[[], str] = read_token) -> Identity:
+    def read(cls, path: str = CLUSTER, token: Callable[[], str] = read_former_token) -> Identity:
         data = files.read_json(path)
         host = str(data.get("host") or "")
         machine = str((data.get("machines") or {}).get(host) or "")
@@ -147,7 +147,9 @@ def _health(address: str, port: int, tls: bool, nonce: str, seconds: float) -> M
         return None
 
 
-def find(cluster: Mapping[str, Any], ask: Ask | None = None, token: Callable[[], str] = read_token) -> Successor | None:
+def find(
+    cluster: Mapping[str, Any], ask: Ask | None = None, token: Callable[[], str] = read_former_token
+) -> Successor | None:
     """A host that this head takes for its worker, and that proves to be the head of a higher generation."""
     own, secret, name_of_cluster = declared_generation(cluster), token(), str(cluster.get("cluster") or "")
     peers = {
@@ -202,7 +204,7 @@ def stay_down(
     ask: Ask | None = None,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
-    token: Callable[[], str] = read_token,
+    token: Callable[[], str] = read_former_token,
 ) -> None:
     """Returns at once unless another head was declared; then only when a play has made this host head again.
 
@@ -229,7 +231,7 @@ def former_head(
     path: str = CLUSTER,
     marker: str = MARKER,
     ask: Ask | None = None,
-    token: Callable[[], str] = read_token,
+    token: Callable[[], str] = read_former_token,
     write: Callable[[str, str], None] = files.write_atomic,
 ) -> Callable[[bool], str]:
     """For the watchdog: why this host is no longer the head; asks the others when told to.

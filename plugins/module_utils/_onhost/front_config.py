@@ -77,7 +77,7 @@ def make_certificate(wanted: Path) -> None:
     (wanted / "tls.names").write_text(f"{names}\n", encoding="utf-8")
 
 
-def hand_over(folder: Path, user: str) -> None:
+def hand_over_to_front(folder: Path, user: str) -> None:
     """Let nginx read what is root's.  Raises OSError or KeyError."""
     if os.geteuid() != 0:
         return
@@ -125,7 +125,7 @@ def take(wanted: Path, good: Path, user: str = USER) -> None:
     try:
         # cp keeps owners and modes: nobody else reads it before it is whole
         subprocess.run(["cp", "-a", str(wanted), str(new)], check=True, stdin=subprocess.DEVNULL)
-        hand_over(new, user)
+        hand_over_to_front(new, user)
         check_with_nginx(new, wanted, user)
         shutil.rmtree(old, ignore_errors=True)
         if good.exists():
@@ -161,7 +161,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.action == "start" and _has_content(good / "nginx.conf"):
             print("the front proxy goes on with its last good configuration", file=sys.stderr, flush=True)
             with contextlib.suppress(OSError, KeyError):  # a former version's is root's alone
-                hand_over(good, options.user)
+                hand_over_to_front(good, options.user)
             return 0
         return 1
     return 0

@@ -58,7 +58,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Seen:
+class DemandSeen:
     """What is known of the groups of one host at one time."""
 
     now: float
@@ -98,7 +98,7 @@ class Switch:
     failed: bool = False
 
 
-def obstacle(policies: Mapping[str, Policy], seen: Seen, group: str) -> Obstacle | None:
+def obstacle(policies: Mapping[str, Policy], seen: DemandSeen, group: str) -> Obstacle | None:
     """Why this group does not take the place of the one that serves now, of all reasons the one that lasts longest."""
     held = seen.held.get(group) or seen.held.get(seen.serves)
     if held:
@@ -118,7 +118,7 @@ def obstacle(policies: Mapping[str, Policy], seen: Seen, group: str) -> Obstacle
     return longest if longest.seconds > 0 else None
 
 
-def decide(policies: Mapping[str, Policy], seen: Seen) -> Switch | None:
+def decide(policies: Mapping[str, Policy], seen: DemandSeen) -> Switch | None:
     """What is to be switched now, if anything."""
     if seen.serves:
         back = _back(policies, seen)
@@ -132,7 +132,7 @@ def decide(policies: Mapping[str, Policy], seen: Seen) -> Switch | None:
     return None
 
 
-def _back(policies: Mapping[str, Policy], seen: Seen) -> Switch | None:
+def _back(policies: Mapping[str, Policy], seen: DemandSeen) -> Switch | None:
     """Whether the host's own group comes back without being asked for."""
     if seen.held.get(""):
         return None

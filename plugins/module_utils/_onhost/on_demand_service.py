@@ -72,7 +72,7 @@ class Turns:
         self._took: dict[str, float] = {}
         #: to which group a switch is going on
         self.moving: str | None = None
-        self.seen: on_demand.Seen | None = None
+        self.seen: on_demand.DemandSeen | None = None
 
     def control(self, group: str) -> control.Control:
         notify(ALIVE)
@@ -92,7 +92,7 @@ class Turns:
         if name and (not group or group in self.policies):
             self._used[group] = self.clock()
 
-    def observe(self) -> on_demand.Seen:
+    def observe(self) -> on_demand.DemandSeen:
         now, local = self.clock(), time.localtime()
         group = serving.asleep(self.control("").markers)
         serves = group if group in self.policies else ""
@@ -109,7 +109,7 @@ class Turns:
         elif not self._served:
             self._served, self._took[self._serves] = True, now - self._since
         socket_path = str(own.config.get("socket", ""))
-        return on_demand.Seen(
+        return on_demand.DemandSeen(
             now=now,
             minute=local.tm_hour * 60 + local.tm_min + local.tm_sec / 60,
             serves=self._serves,
@@ -153,7 +153,7 @@ class Turns:
                 # systemd gives no answer now; the next round asks again
                 print(error, file=sys.stderr, flush=True)
 
-    def _switch(self, wanted: on_demand.Switch, seen: on_demand.Seen) -> None:
+    def _switch(self, wanted: on_demand.Switch, seen: on_demand.DemandSeen) -> None:
         said = f"{seen.serves or 'the own group'} gives way to {wanted.to or 'the own group'}: {wanted.why}"
         print(said, file=sys.stderr, flush=True)
         self.moving = wanted.to

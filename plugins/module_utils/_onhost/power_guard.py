@@ -54,7 +54,7 @@ def answers(address: str, port: int = 22, seconds: float = 3.0) -> bool:
             return False
 
 
-class Guard:
+class PowerGuard:
     """What is remembered of each host, and whose power is switched now."""
 
     def __init__(self, after: float, memory: Mapping[str, Any] | None = None) -> None:
@@ -93,7 +93,7 @@ class Guard:
         return [host for host in long if host not in self.switched], said
 
 
-class Service:
+class PowerService:
     """One round after the other; every door to the outside can be replaced by a test."""
 
     def __init__(
@@ -118,7 +118,7 @@ class Service:
         self.say = say or (lambda line: print(line, flush=True))
         self.maintenance_paths = maintenance_paths
         self.lock = lock
-        self.guard = Guard(float(config["after"]), files.read_json(memory_path))
+        self.guard = PowerGuard(float(config["after"]), files.read_json(memory_path))
         self.said: list[str] = []
 
     def quiet(self) -> bool:
@@ -190,7 +190,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{path} is missing or names no host; run the playbook again", file=sys.stderr, flush=True)
         return 78
     memory = os.path.join(os.environ.get("STATE_DIRECTORY", "/var/lib/sparkthor-power"), "switched.json")
-    service = Service(config, memory)
+    service = PowerService(config, memory)
     notify.notify(notify.READY)
     while True:
         service.round()

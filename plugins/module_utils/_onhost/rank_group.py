@@ -31,11 +31,11 @@ from collections.abc import Callable, Mapping
 from .._lib import files
 from .notify import ALIVE, notify
 from .rank_head import Head
-from .rank_link import CONFIG, GroupError, Settings, say
+from .rank_link import CONFIG, GroupError, RankLinkSettings, say
 from .rank_worker import Worker
 
 
-def read_token(environment: Mapping[str, str]) -> str:
+def read_rank_token(environment: Mapping[str, str]) -> str:
     path = os.path.join(environment.get("CREDENTIALS_DIRECTORY", ""), "ray_token")
     try:
         with open(path, encoding="utf-8") as stream:
@@ -47,7 +47,7 @@ def read_token(environment: Mapping[str, str]) -> str:
     return token
 
 
-async def supervise(settings: Settings, token: str, talk: Callable[[str], None] = say) -> int:
+async def supervise(settings: RankLinkSettings, token: str, talk: Callable[[str], None] = say) -> int:
     """Run this host's side until it ends or a signal asks for it."""
     side: Head | Worker = (Head if settings.is_head else Worker)(settings, token, talk)
     loop = asyncio.get_running_loop()
@@ -86,12 +86,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("config", nargs="?", default=CONFIG)
     path = parser.parse_args(argv).config
     try:
-        settings = Settings.from_dict(files.read_json(path))
+        settings = RankLinkSettings.from_dict(files.read_json(path))
     except TypeError:
         print(f"{path} is missing or incomplete; run the playbook again", file=sys.stderr, flush=True)
         return 78
     try:
-        return asyncio.run(supervise(settings, read_token(os.environ)))
+        return asyncio.run(supervise(settings, read_rank_token(os.environ)))
     except (GroupError, OSError) as error:
         print(f"RuntimeError: {error}", file=sys.stderr, flush=True)
         return 1

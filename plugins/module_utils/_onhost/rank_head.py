@@ -19,7 +19,7 @@ from typing import Any
 from .._lib import files, foreign
 from . import generation, hang, rank_link, serving
 from .notify import READY, notify
-from .rank_process import Rank, drop_caches, name_of, served
+from .rank_process import RankProcess, drop_caches, process_name_of, served
 
 #: characters of a worker's reason that are told on
 REASON = 2000
@@ -32,7 +32,7 @@ class Member:
     host: str
     address: str
     instance: str
-    link: rank_link.Link
+    link: rank_link.RankLink
     state: str = rank_link.STANDBY
     generation: int = 0
     #: the highest generation that it says it took part in
@@ -46,11 +46,13 @@ class Member:
 class Head:
     """The head's side: who is there, which generation runs, and its own rank."""
 
-    def __init__(self, settings: rank_link.Settings, token: str, talk: Callable[[str], None] = rank_link.say) -> None:
+    def __init__(
+        self, settings: rank_link.RankLinkSettings, token: str, talk: Callable[[str], None] = rank_link.say
+    ) -> None:
         self.settings = settings
         self.token = token
         self.say = talk
-        self.rank = Rank(settings)
+        self.rank = RankProcess(settings)
         self.instance = secrets.token_hex(8)
         self.phase = rank_link.GATHER
         self.model = ""
@@ -186,7 +188,7 @@ class Head:
         return code if 0 < code < 255 else 1
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        link = rank_link.Link(reader, writer, self.settings.silence)
+        link = rank_link.RankLink(reader, writer, self.settings.silence)
         member: Member | None = None
         try:
             member = await self._welcome(link)
@@ -220,7 +222,7 @@ class Head:
         member.stale = [foreign.text_of(path, 4096) for path in stale]
         return news
 
-    async def _welcome(self, link: rank_link.Link) -> Member:
+    async def _welcome(self, link: rank_link.RankLink) -> Member:
         nonce = secrets.token_hex(16)
         await link.send(nonce=nonce)
         hello = await link.receive()
@@ -232,7 +234,7 @@ class Head:
             await link.send(refused="this host's token is not the head's; run the playbook on all hosts", token=True)
             raise ValueError("wrong token")
         theirs_model, model = str(hello.get("model") or ""), served(self.settings.command)
-        if theirs_model and model and name_of(theirs_model) != name_of(model):
+        if theirs_model and model and process_name_of(theirs_model) != process_name_of(model):
             self._complain(host, f"is set up for {theirs_model}, and this host for {model}; run site.yml again")
             await link.send(refused=f"it is set up for {model}, and this host for {theirs_model}; run site.yml again")
             raise ValueError("another model")

@@ -30,7 +30,7 @@ BROKEN = (OSError, ValueError, asyncio.TimeoutError, asyncio.LimitOverrunError, 
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class RankLinkSettings:
     """What a host knows of the group; everything but times comes from the role."""
 
     host: str
@@ -60,7 +60,7 @@ class Settings:
     cleanup: list[str] = dataclasses.field(default_factory=list)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Settings:
+    def from_dict(cls, data: Mapping[str, Any]) -> RankLinkSettings:
         known = {field.name for field in dataclasses.fields(cls)}
         return cls(**{key: value for key, value in data.items() if key in known})
 
@@ -108,7 +108,7 @@ def remember(path: str, number: int) -> None:
         raise GroupError(f"{path} cannot be written: {error.strerror}; free the disk of this host") from error
 
 
-class Link:
+class RankLink:
     """One connection: JSON by the line, with a beat in both directions."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, silence: float) -> None:

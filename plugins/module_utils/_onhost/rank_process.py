@@ -19,10 +19,10 @@ from typing import Any
 
 from .._lib import files
 from . import hang, life, progress, serving
-from .rank_link import LINE_LIMIT, RankError, Settings
+from .rank_link import LINE_LIMIT, RankError, RankLinkSettings
 
 
-async def drop_caches(settings: Settings) -> str:
+async def drop_caches(settings: RankLinkSettings) -> str:
     """Ask this host's own system to drop its page cache; empty when it did, or where nobody was to be asked."""
     if not settings.drop_request or not os.path.isdir(os.path.dirname(settings.drop_request)):
         return ""
@@ -47,7 +47,7 @@ async def drop_caches(settings: Settings) -> str:
     return "sparkthor-drop-caches.service did not answer"
 
 
-async def keep_hang(settings: Settings) -> None:
+async def keep_hang(settings: RankLinkSettings) -> None:
     """Have this host's own system keep what the ranks do; back when it has, or when nobody waits any more."""
     before = {settings.hang.taken: hang.stamp(settings.hang.taken)}
     try:
@@ -63,15 +63,15 @@ def served(command: Sequence[str]) -> str:
     return serving.model_of(command[command.index("--config") + 1]) if "--config" in command[:-1] else ""
 
 
-def name_of(model: str) -> str:
+def process_name_of(model: str) -> str:
     """The model's folder without its revision."""
     return model.rpartition("@")[0] or model
 
 
-class Rank:
+class RankProcess:
     """vLLM as a child: its log is passed on, the newest lines are kept for the reason of a failure."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: RankLinkSettings) -> None:
         self.settings = settings
         #: the group's revision of the model, where it is not that of the own configuration
         self.model = ""

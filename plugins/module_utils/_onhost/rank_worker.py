@@ -18,17 +18,19 @@ from typing import Any
 from .._lib import foreign
 from . import rank_link, series, serving
 from .notify import READY, notify
-from .rank_process import Rank, drop_caches, keep_hang, served
+from .rank_process import RankProcess, drop_caches, keep_hang, served
 
 
 class Worker:
     """A worker's side: stand by, start the rank when told, end it when the generation ends."""
 
-    def __init__(self, settings: rank_link.Settings, token: str, talk: Callable[[str], None] = rank_link.say) -> None:
+    def __init__(
+        self, settings: rank_link.RankLinkSettings, token: str, talk: Callable[[str], None] = rank_link.say
+    ) -> None:
         self.settings = settings
         self.token = token
         self.say = talk
-        self.rank = Rank(settings)
+        self.rank = RankProcess(settings)
         self.instance = secrets.token_hex(8)
         self.state = rank_link.STANDBY
         self.generation = 0
@@ -77,14 +79,14 @@ class Worker:
     async def _talk(self) -> tuple[str, bool]:
         """One connection to the head until it ends: (why this program should end, whether it came to be)."""
         connected = False
-        link: rank_link.Link | None = None
+        link: rank_link.RankLink | None = None
         beat: asyncio.Task[None] | None = None
         try:
             reader, writer = await asyncio.wait_for(
                 asyncio.open_connection(self.settings.head_address, self.settings.port, limit=rank_link.LINE_LIMIT),
                 self.settings.silence,
             )
-            link = rank_link.Link(reader, writer, self.settings.silence)
+            link = rank_link.RankLink(reader, writer, self.settings.silence)
             await self._introduce(link)
             connected = True
             self._tell(f"standing by for {self.settings.head}" if self.state == rank_link.STANDBY else "")
@@ -96,7 +98,7 @@ class Worker:
         except rank_link.WrongToken as error:
             # only a new start reads another token, and nobody may bring one for days
             if self.settings.memory_path:
-                self.pause = series.note_start(os.path.dirname(self.settings.memory_path), time.time())
+                self.pause = series.note_series_start(os.path.dirname(self.settings.memory_path), time.time())
             return str(error), connected
         except rank_link.GroupError as error:
             self._tell(str(error))
@@ -110,7 +112,7 @@ class Worker:
                 link.close()
         return "", connected
 
-    async def _introduce(self, link: rank_link.Link) -> None:
+    async def _introduce(self, link: rank_link.RankLink) -> None:
         theirs = str((await link.receive())["nonce"])
         nonce = secrets.token_hex(16)
         await link.send(
@@ -132,7 +134,7 @@ class Worker:
                 f"{self.settings.head} does not hold this cluster's token; run the playbook on all hosts"
             )
 
-    async def _obey(self, link: rank_link.Link, word: Mapping[str, Any]) -> str:
+    async def _obey(self, link: rank_link.RankLink, word: Mapping[str, Any]) -> str:
         """Why this program should end, or nothing."""
         self.asked = bool(word.get("overdue"))
         self._keep(link, foreign.whole(word.get("hang") or 0))
@@ -186,7 +188,7 @@ class Worker:
             self._tell(f"generation {generation} runs without this rank: waiting for the next")
         return ""
 
-    def _keep(self, link: rank_link.Link, wish: int) -> None:
+    def _keep(self, link: rank_link.RankLink, wish: int) -> None:
         """Answer a wish of the watchdog's once, beside all else: the restart waits for it."""
         if self.state != rank_link.RUNNING or wish <= self.kept or (self._keeping and not self._keeping.done()):
             return
@@ -199,19 +201,19 @@ class Worker:
 
         self._keeping = asyncio.create_task(keep())
 
-    async def _report(self, link: rank_link.Link, **more: Any) -> None:
+    async def _report(self, link: rank_link.RankLink, **more: Any) -> None:
         stale = self.rank.stale() if self.state == rank_link.RUNNING else []
         signs = {"signs": self.rank.signs} if self.rank.signs else {}
         await link.send(state=self.state, generation=self.generation, stale=stale, hang=self.kept, **signs, **more)
 
-    async def _report_failure(self, link: rank_link.Link) -> None:
+    async def _report_failure(self, link: rank_link.RankLink) -> None:
         code = await self.rank.wait()
         self.say(f"the rank ended with {code}")
         self.state = rank_link.FAILED
         await self._report(link, reason=self.rank.reason() or f"it ended with {code}")
         link.close()
 
-    async def _beat(self, link: rank_link.Link) -> None:
+    async def _beat(self, link: rank_link.RankLink) -> None:
         with contextlib.suppress(*rank_link.BROKEN):
             while True:
                 with contextlib.suppress(asyncio.TimeoutError):

@@ -38,7 +38,7 @@ class RayConfigError(ValueError):
 
 
 @dataclass(frozen=True)
-class Port:
+class RayPort:
     key: str
     default: int
     flag: str
@@ -49,16 +49,18 @@ class Port:
     purpose: str
 
 
-PORTS: tuple[Port, ...] = (
-    Port("gcs", 6379, "--port", "head", "any", "GCS: membership, actors, placement groups"),
-    Port("node_manager", 6380, "--node-manager-port", "all", "any", "raylet: leases, health checks from the GCS"),
-    Port("object_manager", 6381, "--object-manager-port", "all", "any", "objects from node to node"),
-    Port("runtime_env_agent", 6382, "--runtime-env-agent-port", "all", "node", "runtime environments"),
-    Port("dashboard_agent_grpc", 6383, "--dashboard-agent-grpc-port", "all", "any", "agent: metrics of the raylet"),
-    Port("dashboard_agent_listen", 6384, "--dashboard-agent-listen-port", "all", "node", "agent: health over HTTP"),
-    Port("metrics_export", 6385, "--metrics-export-port", "all", "any", "Prometheus metrics; Ray asks no token here"),
-    Port("client_server", 6386, "--ray-client-server-port", "head", "node", "ray:// clients"),
-    Port("dashboard", 8265, "--dashboard-port", "head", "loopback", "dashboard, state and jobs API"),
+PORTS: tuple[RayPort, ...] = (
+    RayPort("gcs", 6379, "--port", "head", "any", "GCS: membership, actors, placement groups"),
+    RayPort("node_manager", 6380, "--node-manager-port", "all", "any", "raylet: leases, health checks from the GCS"),
+    RayPort("object_manager", 6381, "--object-manager-port", "all", "any", "objects from node to node"),
+    RayPort("runtime_env_agent", 6382, "--runtime-env-agent-port", "all", "node", "runtime environments"),
+    RayPort("dashboard_agent_grpc", 6383, "--dashboard-agent-grpc-port", "all", "any", "agent: metrics of the raylet"),
+    RayPort("dashboard_agent_listen", 6384, "--dashboard-agent-listen-port", "all", "node", "agent: health over HTTP"),
+    RayPort(
+        "metrics_export", 6385, "--metrics-export-port", "all", "any", "Prometheus metrics; Ray asks no token here"
+    ),
+    RayPort("client_server", 6386, "--ray-client-server-port", "head", "node", "ray:// clients"),
+    RayPort("dashboard", 8265, "--dashboard-port", "head", "loopback", "dashboard, state and jobs API"),
 )
 DEFAULT_PORTS: Mapping[str, int] = {port.key: port.default for port in PORTS}
 #: opened by the head without a flag to move them

@@ -18,7 +18,7 @@ from typing import Any
 
 from .._lib.finding import Finding
 from .ray_config import Config, ExpectedNode, read_token
-from .ray_members import Row, View, read_dashboard_nodes, read_dashboard_status, read_engine
+from .ray_members import Row, View, read_dashboard_nodes, read_dashboard_status, read_engine_view
 from .ray_probe import (
     ABSENT,
     ERROR,
@@ -28,7 +28,7 @@ from .ray_probe import (
     SLOW,
     UNAUTHORIZED,
     UNREACHABLE,
-    Probe,
+    RayProbe,
     probe_engine,
     probe_http,
     probe_tcp,
@@ -39,10 +39,10 @@ from .ray_probe import (
 class Answers:
     """All that was asked: the reachability of the GCS, the sources, and each node's agent by address."""
 
-    gcs: Probe
-    sources: tuple[Probe, ...] = ()
+    gcs: RayProbe
+    sources: tuple[RayProbe, ...] = ()
     view: View | None = None
-    raylets: Mapping[str, Probe] = field(default_factory=dict)
+    raylets: Mapping[str, RayProbe] = field(default_factory=dict)
 
 
 def _iso(milliseconds: int) -> str:
@@ -155,7 +155,7 @@ def assess(config: Config, answers: Answers) -> dict[str, Any]:
 
 
 def _node_problems(
-    node: ExpectedNode, rows: Sequence[Row], living: Sequence[Row], raylet: Probe | None
+    node: ExpectedNode, rows: Sequence[Row], living: Sequence[Row], raylet: RayProbe | None
 ) -> list[Finding]:
     where = f"{node.name} ({node.address})"
     problems = []
@@ -233,7 +233,7 @@ def _dead_entry(row: Row, names: Mapping[str, str], same_address: Sequence[Row])
     }
 
 
-def _alive_entry(node: ExpectedNode | None, row: Row, raylet: Probe | None) -> dict[str, Any]:
+def _alive_entry(node: ExpectedNode | None, row: Row, raylet: RayProbe | None) -> dict[str, Any]:
     return {
         "name": node.name if node else row.hostname,
         "address": row.address,
@@ -260,7 +260,7 @@ def reason_line(result: Mapping[str, Any]) -> str:
     return f"{count}: {problems[0]['cause']}{more}; {problems[0]['fix']}"
 
 
-def _ask_dashboard(config: Config, token: str, timeout: float) -> tuple[list[Probe], View | None]:
+def _ask_dashboard(config: Config, token: str, timeout: float) -> tuple[list[RayProbe], View | None]:
     base = f"http://127.0.0.1:{config.dashboard_port}"
     nodes = probe_http("dashboard", f"{base}/api/v0/nodes?detail=true&limit=10000", timeout, token)
     if not nodes.ok:
@@ -268,7 +268,7 @@ def _ask_dashboard(config: Config, token: str, timeout: float) -> tuple[list[Pro
     try:
         rows = read_dashboard_nodes(nodes.data)
     except ValueError as error:
-        return [Probe("dashboard", ERROR, nodes.latency_ms, str(error))], None
+        return [RayProbe("dashboard", ERROR, nodes.latency_ms, str(error))], None
     status = probe_http("dashboard_status", f"{base}/api/cluster_status", timeout, token)
     demands: list[dict[str, Any]] = []
     if status.ok:
@@ -279,7 +279,7 @@ def _ask_dashboard(config: Config, token: str, timeout: float) -> tuple[list[Pro
             ]
         except ValueError as error:
             # Not a reason to call the cluster sick: the list of nodes is what is judged
-            status = Probe("dashboard_status", ERROR, status.latency_ms, str(error))
+            status = RayProbe("dashboard_status", ERROR, status.latency_ms, str(error))
     return [nodes, status], View("dashboard", tuple(rows), tuple(demands))
 
 
@@ -308,7 +308,7 @@ def collect(
             for node in config.nodes
             if raylets
         }
-        probes: list[Probe] = []
+        probes: list[RayProbe] = []
         view: View | None = None
         gcs = gcs_future.result()
         if source in ("auto", "dashboard") and (config.on_head or source == "dashboard") and gcs.ok:
@@ -319,9 +319,9 @@ def collect(
             probes = [*probes, engine]
             if engine.ok:
                 try:
-                    view = read_engine(engine.data)
+                    view = read_engine_view(engine.data)
                 except ValueError as error:
-                    probes[-1] = Probe("engine", ERROR, engine.latency_ms, str(error))
+                    probes[-1] = RayProbe("engine", ERROR, engine.latency_ms, str(error))
         answered = {address: future.result() for address, future in raylet_futures.items()}
     return Answers(gcs, tuple(probes), view, answered)
 

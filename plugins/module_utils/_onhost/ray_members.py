@@ -138,7 +138,7 @@ def read_dashboard_status(text: str) -> tuple[dict[str, dict[str, float]], list[
     return available, demands
 
 
-def read_engine(answer: Mapping[str, Any]) -> View:
+def read_engine_view(answer: Mapping[str, Any]) -> View:
     """The engine probe's answer."""
     try:
         state = answer.get("state") or {}

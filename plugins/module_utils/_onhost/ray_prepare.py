@@ -78,7 +78,7 @@ def wait_until(
 
 def wait_for_head(
     config: ray_config.Config,
-    ask: Callable[[], ray_probe.Probe] | None = None,
+    ask: Callable[[], ray_probe.RayProbe] | None = None,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
     tell: Callable[[str], None] = say,
@@ -129,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1 if report["problems"] else 0
     if options.ask_head:
         return 0 if config.on_head else ask_head(config)
-    delay = series.note_start(options.run_dir, time.time())
+    delay = series.note_series_start(options.run_dir, time.time())
     if delay:
         say(f"several starts within {series.SERIES_SECONDS} s of one another: waiting {delay:g} s")
         if delay == series.FIRST_DELAY:

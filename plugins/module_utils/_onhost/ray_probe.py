@@ -43,7 +43,7 @@ SKIPPED = "skipped"
 
 
 @dataclass(frozen=True)
-class Probe:
+class RayProbe:
     name: str
     status: str
     latency_ms: float = 0.0
@@ -78,16 +78,16 @@ def _network_status(error: OSError) -> str:
     return UNREACHABLE
 
 
-def probe_tcp(name: str, address: str, port: int, timeout: float) -> Probe:
+def probe_tcp(name: str, address: str, port: int, timeout: float) -> RayProbe:
     start = time.monotonic()
     try:
         socket.create_connection((address, port), timeout=timeout).close()
     except OSError as error:
-        return Probe(name, _network_status(error), _since(start), f"{address}:{port}: {error}")
-    return Probe(name, OK, _since(start))
+        return RayProbe(name, _network_status(error), _since(start), f"{address}:{port}: {error}")
+    return RayProbe(name, OK, _since(start))
 
 
-def probe_http(name: str, url: str, timeout: float, token: str = "") -> Probe:
+def probe_http(name: str, url: str, timeout: float, token: str = "") -> RayProbe:
     """GET under one deadline for everything; redirects and proxies are nobody's business here."""
     start = time.monotonic()
     parts = urlsplit(url)
@@ -95,21 +95,21 @@ def probe_http(name: str, url: str, timeout: float, token: str = "") -> Probe:
     try:
         connection = peer.tcp(parts.hostname or "", parts.port or 80)(deadline)
     except OSError as error:
-        return Probe(name, _network_status(error), _since(start), f"{url}: {error}")
+        return RayProbe(name, _network_status(error), _since(start), f"{url}: {error}")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
         answer = peer.talk(connection, deadline, "GET", path, headers=headers, most=ANSWER_LIMIT)
     except TimeoutError:
-        return Probe(name, SLOW, _since(start), f"{url}: connected, but no answer within {timeout:g} s")
+        return RayProbe(name, SLOW, _since(start), f"{url}: connected, but no answer within {timeout:g} s")
     except (OSError, http.client.HTTPException) as error:
-        return Probe(name, ERROR, _since(start), f"{url}: {type(error).__name__}: {error}")
+        return RayProbe(name, ERROR, _since(start), f"{url}: {type(error).__name__}: {error}")
     text = answer.body.decode("utf-8", "replace")
     if answer.status in (401, 403):
-        return Probe(name, UNAUTHORIZED, _since(start), f"{url}: {answer.status} {text.strip()[:200]}")
+        return RayProbe(name, UNAUTHORIZED, _since(start), f"{url}: {answer.status} {text.strip()[:200]}")
     if answer.status != 200:
-        return Probe(name, ERROR, _since(start), f"{url}: {answer.status} {text.strip()[:300]}")
-    return Probe(name, OK, _since(start), data=text)
+        return RayProbe(name, ERROR, _since(start), f"{url}: {answer.status} {text.strip()[:300]}")
+    return RayProbe(name, OK, _since(start), data=text)
 
 
 #: Runs in the engine's Python (or in the engine's container): Ray's own client knows the wire format.  It asks the GCS
@@ -142,7 +142,7 @@ sys.stdout.flush()
 """
 
 
-def engine_environment(config: Config, environment: Mapping[str, str] | None = None) -> dict[str, str]:
+def asking_environment(config: Config, environment: Mapping[str, str] | None = None) -> dict[str, str]:
     env = dict(os.environ if environment is None else environment)
     env.update(config.environment)
     if config.auth:
@@ -198,7 +198,7 @@ def run_engine(
 
     A timeout kills the whole group and gives status -1.
     """
-    env = engine_environment(config, environment)
+    env = asking_environment(config, environment)
     account = _account(config)
     handles: list[int] = []
     options: dict[str, Any] = {}
@@ -236,20 +236,20 @@ def run_engine(
     return process.returncode, out, err
 
 
-def probe_engine(config: Config, timeout: float, environment: Mapping[str, str] | None = None) -> Probe:
+def probe_engine(config: Config, timeout: float, environment: Mapping[str, str] | None = None) -> RayProbe:
     start = time.monotonic()
     arguments = [f"{config.head_address}:{config.gcs_port}", f"{max(1.0, timeout - 1):g}"]
     try:
         status, out, err = run_engine(config, arguments, ENGINE_PROBE, timeout, environment)
     except (OSError, subprocess.SubprocessError) as error:
         words = getattr(error, "strerror", None) or error
-        return Probe("engine", ABSENT, _since(start), f"{config.engine[0]}: {words}")
+        return RayProbe("engine", ABSENT, _since(start), f"{config.engine[0]}: {words}")
     return read_engine_output(status, out, err, timeout, _since(start))
 
 
-def read_engine_output(status: int, out: str, err: str, timeout: float, latency: float) -> Probe:
+def read_engine_output(status: int, out: str, err: str, timeout: float, latency: float) -> RayProbe:
     if status == -1:
-        return Probe("engine", SLOW, latency, f"no answer from the GCS within {timeout:g} s")
+        return RayProbe("engine", SLOW, latency, f"no answer from the GCS within {timeout:g} s")
     answer = None
     for line in reversed(out.splitlines()):
         if line.startswith("{"):
@@ -259,15 +259,15 @@ def read_engine_output(status: int, out: str, err: str, timeout: float, latency:
     if answer is None:
         words = _engine_words(err) or f"exit status {status} without a word"
         missing_token = "RAY_AUTH_TOKEN_PATH" in err and "cannot be opened or is empty" in err
-        return Probe("engine", UNAUTHORIZED if missing_token else ERROR, latency, words)
+        return RayProbe("engine", UNAUTHORIZED if missing_token else ERROR, latency, words)
     if "error" in answer:
         words = " ".join(str(answer["error"]).split())
         if words.startswith("AuthenticationError") or "Unauthenticated" in words or "InvalidAuthToken" in words:
-            return Probe("engine", UNAUTHORIZED, latency, words[:300])
+            return RayProbe("engine", UNAUTHORIZED, latency, words[:300])
         if words.startswith(("ModuleNotFoundError", "ImportError")):
-            return Probe("engine", ABSENT, latency, words[:300])
-        return Probe("engine", ERROR, latency, words[:300])
-    return Probe("engine", OK, latency, data=answer)
+            return RayProbe("engine", ABSENT, latency, words[:300])
+        return RayProbe("engine", ERROR, latency, words[:300])
+    return RayProbe("engine", OK, latency, data=answer)
 
 
 def _engine_words(err: str) -> str:

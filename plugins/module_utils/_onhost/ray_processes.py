@@ -21,7 +21,7 @@ RAY_WORDS = (
 
 
 @dataclass(frozen=True)
-class Process:
+class RayProcess:
     pid: int
     uid: int
     command: str
@@ -29,7 +29,7 @@ class Process:
     files: tuple[str, ...] = ()
 
 
-def read_processes(proc: str = "/proc") -> list[Process]:
+def read_processes(proc: str = "/proc") -> list[RayProcess]:
     found = []
     for name in os.listdir(proc):
         if not name.isdigit():
@@ -48,11 +48,11 @@ def read_processes(proc: str = "/proc") -> list[Process]:
             for handle in os.listdir(os.path.join(base, "fd")):
                 with contextlib.suppress(OSError):
                     files.append(os.readlink(os.path.join(base, "fd", handle)))
-        found.append(Process(int(name), uid, command, cgroup, tuple(files)))
+        found.append(RayProcess(int(name), uid, command, cgroup, tuple(files)))
     return found
 
 
-def leftovers(processes: Iterable[Process], temp_dir: str, uid: int, own_pid: int) -> list[Process]:
+def leftovers(processes: Iterable[RayProcess], temp_dir: str, uid: int, own_pid: int) -> list[RayProcess]:
     """Ray processes of our user that use our folder and belong to no unit of ours.
 
     Those of the unit itself died with its control group; what is left was started by hand or by a container, and
@@ -78,7 +78,7 @@ def owner_of(temp_dir: str) -> int:
     return os.getuid()
 
 
-def end_processes(processes: Sequence[Process], patience: float = 3.0) -> None:
+def end_processes(processes: Sequence[RayProcess], patience: float = 3.0) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         for process in processes:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -106,7 +106,7 @@ def listening_inodes(tables: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def read_listeners(ports: Iterable[int], processes: Iterable[Process], proc: str = "/proc") -> list[Listener]:
+def read_listeners(ports: Iterable[int], processes: Iterable[RayProcess], proc: str = "/proc") -> list[Listener]:
     """Who listens on these ports, on whatever address; a port without a visible owner has the process id 0."""
     wanted = set(ports)
     tables = []
@@ -150,7 +150,7 @@ def own_groups(folder: str = CONTAINERS) -> tuple[str, ...]:
     return tuple(found)
 
 
-def ours(process: Process, temp_dir: str, groups: Sequence[str] = OWN_UNITS) -> bool:
+def ours(process: RayProcess, temp_dir: str, groups: Sequence[str] = OWN_UNITS) -> bool:
     """Of our units, or a Ray of ours that is in no unit: in a container, or left behind by a dead one."""
     if any(group in process.cgroup for group in groups):
         return True
@@ -160,5 +160,5 @@ def ours(process: Process, temp_dir: str, groups: Sequence[str] = OWN_UNITS) -> 
     )
 
 
-def runs_here(processes: Iterable[Process], temp_dir: str) -> bool:
+def runs_here(processes: Iterable[RayProcess], temp_dir: str) -> bool:
     return any("/raylet/raylet" in process.command and ours(process, temp_dir) for process in processes)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import ray_config, ray_probe
-from .ray_processes import CONTAINERS, Listener, Process, ours, own_groups, read_listeners, read_processes, runs_here
+from .ray_processes import CONTAINERS, Listener, RayProcess, ours, own_groups, read_listeners, read_processes, runs_here
 
 
 def _pair(values: Sequence[Any]) -> tuple[int, int]:
@@ -63,7 +63,7 @@ def is_local(address: str) -> bool:
     return True
 
 
-def port_problems(settings: NodeSettings, head: bool, listeners: Iterable[Listener]) -> list[str]:
+def ray_port_problems(settings: NodeSettings, head: bool, listeners: Iterable[Listener]) -> list[str]:
     """Ports that a program holds which no restart of Ray would end."""
     names = dict(settings.own_ports(head))
     low, high = settings.worker_ports
@@ -117,7 +117,7 @@ def engine_versions(config: ray_config.Config, timeout: float = 60.0) -> dict[st
 def check(
     config: ray_config.Config,
     settings: NodeSettings,
-    processes: Sequence[Process] | None = None,
+    processes: Sequence[RayProcess] | None = None,
     containers: str = CONTAINERS,
 ) -> dict[str, Any]:
     """What stands against a start on this host, and the versions that all hosts must share."""
@@ -140,7 +140,7 @@ def check(
     groups = own_groups(containers)
     own = {process.pid for process in there if ours(process, settings.temp_dir, groups)}
     listeners = [listener for listener in read_listeners(ports, there) if listener.pid not in own]
-    problems.extend(port_problems(settings, config.on_head, listeners))
+    problems.extend(ray_port_problems(settings, config.on_head, listeners))
     if not runs_here(there, settings.temp_dir):
         # while it runs, a restart gives back what Ray and the engine hold, and nobody knows how much that is
         free = available_memory()

@@ -33,7 +33,7 @@ def series_delay(starts: Sequence[float], now: float) -> float:
     return 0.0 if count < 4 else min(MAXIMUM_DELAY, FIRST_DELAY * 2 ** (count - 4))
 
 
-def note_start(run_dir: str, now: float) -> float:
+def note_series_start(run_dir: str, now: float) -> float:
     """Remember this start; how long to wait before it."""
     path = os.path.join(run_dir, "starts")
     starts: list[float] = []

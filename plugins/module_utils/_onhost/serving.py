@@ -125,7 +125,7 @@ def record_start(inputs: Iterable[str], invocation: str, path: str = STARTED_WIT
     write_file(path, json.dumps(record, indent=1) + "\n", 0o600)
 
 
-def changed_since(record: Mapping[str, Any], inputs: Iterable[str] | None = None) -> list[str]:
+def files_changed_since(record: Mapping[str, Any], inputs: Iterable[str] | None = None) -> list[str]:
     """Files that are not what stands in the record of a start: of ``inputs``, else of the record's own."""
     started = record.get("files")
     started = started if isinstance(started, dict) else {}

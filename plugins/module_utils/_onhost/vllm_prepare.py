@@ -52,7 +52,7 @@ def choose_size(smaller: Mapping[str, Any], without: Mapping[str, str]) -> None:
     files.make_link(smaller["link"], chosen)
 
 
-def record_start(inputs: Sequence[str], environment: Mapping[str, str], path: str = serving.STARTED_WITH) -> None:
+def record_vllm_start(inputs: Sequence[str], environment: Mapping[str, str], path: str = serving.STARTED_WITH) -> None:
     """Write what this engine is started with, by which ``vllm_service`` knows whether it is what is declared."""
     try:
         serving.record_start(inputs, environment.get("INVOCATION_ID", ""), path)
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     smaller = config.get("degraded") or {}
     if smaller:
         choose_size(smaller, serving.left_out())
-    record_start(config.get("inputs") or [], os.environ, own.started_with)
+    record_vllm_start(config.get("inputs") or [], os.environ, own.started_with)
     # absent where os_hardening_drop_caches is off; beside another group that one may be serving
     if not own.name and os.path.exists(DROP_CACHES):
         # none of the engine's variables is for what root runs

@@ -47,7 +47,7 @@ class Hands:
             os.unlink(path)
 
     def token(self) -> str:
-        return former_head.read_token()
+        return former_head.read_former_token()
 
     def notify(self, text: str) -> None:
         notify(text)

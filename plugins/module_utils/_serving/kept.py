@@ -194,7 +194,7 @@ def _group_of(path: str) -> str:
     return name.removeprefix(head).removesuffix(unit) if name.startswith(head) and path.startswith(UNITS) else ""
 
 
-class Beside(NamedTuple):
+class KeptBeside(NamedTuple):
     """The groups that are beside the host's own one now, as a configuration sees them."""
 
     beside: list[str]
@@ -202,11 +202,11 @@ class Beside(NamedTuple):
     beside_since: list[str]
 
 
-def beside(one: Kept, configs: str = places.Places("*").config) -> Beside:
+def beside(one: Kept, configs: str = places.Places("*").config) -> KeptBeside:
     """Which of them it knows. The files of one that an upgrade was about to bring were named, and not there yet."""
     known = {_group_of(path) for path, item in one.items.items() if item.digest}
     now = [os.path.basename(os.path.dirname(path)) for path in sorted(glob.glob(configs))]
-    return Beside([name for name in now if name in known], [name for name in now if name not in known])
+    return KeptBeside([name for name in now if name in known], [name for name in now if name not in known])
 
 
 def without_former(one: Kept, configs: str = places.Places("*").config, folder: str = serving.GOOD) -> Kept:

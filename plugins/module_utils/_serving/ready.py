@@ -63,7 +63,7 @@ def stale_files(unit: observation.Unit, record: Mapping[str, Any], inputs: Seque
     if record.get("invocation") != unit.invocation:
         # a start that has not come to noting its files yet will read the ones that lie there now
         return [] if unit.active == "activating" else sorted(inputs)
-    return serving.changed_since(record, inputs)
+    return serving.files_changed_since(record, inputs)
 
 
 def stale_elsewhere(state_path: str, wall: Callable[[], float] = time.time) -> list[str]:

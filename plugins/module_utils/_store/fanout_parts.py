@@ -49,7 +49,7 @@ class NotWhole(FanoutError):
         self.sha256, self.found = sha256, found
 
 
-class Content:
+class PartedContent:
     """A file by its digest, here whole, in parts or not at all."""
 
     def __init__(self, sha256: str, size: int, first: int, count: int) -> None:
@@ -70,13 +70,13 @@ class Parts:
     def __init__(self, incoming: str, part_size: int, contents: Iterable[Iterable[Any]]) -> None:
         self.incoming = incoming
         self.part_size = part_size
-        self.contents: list[Content] = []
+        self.contents: list[PartedContent] = []
         self.offsets: list[int] = []
         self.lengths: list[int] = []
         self.digests: list[bytes] = []
-        self.owners: list[Content] = []
+        self.owners: list[PartedContent] = []
         for sha256, size, digests in contents:
-            content = Content(sha256, size, len(self.digests), len(digests))
+            content = PartedContent(sha256, size, len(self.digests), len(digests))
             if len(digests) != -(-size // part_size):
                 raise FanoutError(f"manifest: {sha256[:12]} has {len(digests)} parts, not those of {size} bytes")
             self.contents.append(content)
@@ -91,7 +91,7 @@ class Parts:
         self.lock = threading.Lock()
         self.waiting: dict[int, list[threading.Event]] = {}
         #: what is not here whole, in the order in which it comes
-        self.unproved: deque[Content] = deque()
+        self.unproved: deque[PartedContent] = deque()
         #: when the last step of adopting was done
         self.last_step = time.monotonic()
 
@@ -139,7 +139,7 @@ class Parts:
             return False
         return state.st_size == size and stat.S_IMODE(state.st_mode) == PROVED
 
-    def _open(self, content: Content) -> None:
+    def _open(self, content: PartedContent) -> None:
         name = os.path.join(self.incoming, content.sha256)
         content.fd = os.open(f"{name}.part", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         if content.size:
@@ -164,7 +164,7 @@ class Parts:
         os.ftruncate(content.have_fd, 0)
         os.pwrite(content.have_fd, header + self.have[content.first : content.first + content.count], 0)
 
-    def _list_digest(self, content: Content) -> bytes:
+    def _list_digest(self, content: PartedContent) -> bytes:
         return hashlib.sha256(b"".join(self.digests[content.first : content.first + content.count])).digest()
 
     def _matches(self, fd: int, index: int) -> bool:
@@ -233,7 +233,7 @@ class Parts:
         if errors:
             raise errors[0]
 
-    def _prove(self, content: Content, stopped: Callable[[], bool]) -> None:
+    def _prove(self, content: PartedContent, stopped: Callable[[], bool]) -> None:
         whole = hashlib.sha256()
         for index in range(content.first, content.first + content.count):
             while not self.wait(index, 0.5):
@@ -252,12 +252,12 @@ class Parts:
             raise NotWhole(content.sha256, whole.hexdigest())
         self._finish(content)
 
-    def _discard(self, content: Content) -> None:
+    def _discard(self, content: PartedContent) -> None:
         for end in ("part", "have"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(self.incoming, f"{content.sha256}.{end}"))
 
-    def _finish(self, content: Content) -> None:
+    def _finish(self, content: PartedContent) -> None:
         """The whole is right: the file gets the name by which the module finds it."""
         name = os.path.join(self.incoming, content.sha256)
         try:
@@ -295,7 +295,7 @@ class Parts:
                 entries.remove(event)
         return bool(self.have[index])
 
-    def descriptor(self, content: Content) -> int:
+    def descriptor(self, content: PartedContent) -> int:
         if content.fd < 0:
             with content.lock:
                 if content.fd < 0:

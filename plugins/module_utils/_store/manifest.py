@@ -32,7 +32,7 @@ class Entry(NamedTuple):
     sha256: str
 
 
-class Link(NamedTuple):
+class StoreLink(NamedTuple):
     """A symbolic link of a manifest; it leads to something in the same folder."""
 
     path: str
@@ -57,7 +57,7 @@ def check_folder(folder: str) -> str:
     return folder if base_of(folder) else check_name(folder)
 
 
-def revision_folder(name: str, entries: Iterable[Entry], links: Iterable[Link] = ()) -> str:
+def revision_folder(name: str, entries: Iterable[Entry], links: Iterable[StoreLink] = ()) -> str:
     """``name@digest``: the folder of these very contents, the same on every host and for every controller."""
     document = json.dumps([sorted(entries), sorted(links)])
     return f"{check_name(name)}@{hashlib.sha256(document.encode()).hexdigest()[:16]}"
@@ -106,10 +106,10 @@ def _check_parents(paths: Iterable[str], files: Iterable[str]) -> None:
             parent = os.path.dirname(parent)
 
 
-def parse_links(rows: Iterable[Iterable[Any]], entries: Iterable[Entry]) -> list[Link]:
+def parse_store_links(rows: Iterable[Iterable[Any]], entries: Iterable[Entry]) -> list[StoreLink]:
     """Rows of (path, target), checked: a link may lead to a file of the same manifest alone."""
     files = {entry.path for entry in entries}
-    links: dict[str, Link] = {}
+    links: dict[str, StoreLink] = {}
     for row in rows:
         path, target = (str(word) for word in row)
         parts = path.split("/")
@@ -119,6 +119,6 @@ def parse_links(rows: Iterable[Iterable[Any]], entries: Iterable[Entry]) -> list
             raise StoreError(f"manifest: the link {path!r} leads to {target!r}, which is not a file of the same folder")
         if path in files or path in links:
             raise StoreError(f"manifest: {path!r} occurs twice")
-        links[path] = Link(path, target)
+        links[path] = StoreLink(path, target)
     _check_parents([*files, *links], [*files, *links])
     return list(links.values())

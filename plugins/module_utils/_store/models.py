@@ -12,16 +12,16 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store import co
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import human
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import (
     Entry,
-    Link,
     StoreError,
+    StoreLink,
     base_of,
     check_folder,
     check_name,
-    parse_links,
     parse_manifest,
+    parse_store_links,
     revision_folder,
 )
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Plan, Store, to_come
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import FolderPlan, Store, to_come
 
 #: the arguments by which the modules of the store are told models; plugins/doc_fragments/models.py documents them
 ARGUMENTS: dict[str, Any] = {
@@ -49,7 +49,7 @@ ARGUMENTS: dict[str, Any] = {
 class Model(NamedTuple):
     name: str
     entries: list[Entry]
-    links: list[Link]
+    links: list[StoreLink]
     commit: str
     folder: str  # of this revision; the name itself where the model has none
 
@@ -63,7 +63,7 @@ def read(rows: Iterable[Mapping[str, Any]]) -> list[Model]:
     models = []
     for model in rows:
         entries = parse_manifest(model["manifest"])
-        links, name = parse_links(model["links"], entries), check_name(model["name"])
+        links, name = parse_store_links(model["links"], entries), check_name(model["name"])
         folder = check_folder(model["folder"] or name)
         if folder not in (name, revision_folder(name, entries, links)):
             raise StoreError(f"manifest: {folder} is not a revision of {name} with these contents")
@@ -141,7 +141,7 @@ def _lacking(
     return [item for sha256, item in need.items() if sha256 not in taken.sha256]
 
 
-def _publish(store: Store, plans: list[tuple[Model, Plan]], alone: bool) -> None:
+def _publish(store: Store, plans: list[tuple[Model, FolderPlan]], alone: bool) -> None:
     """Nothing is lacking: give the files their names. ``alone``: no other host is to have them as well."""
     for model, plan in plans:
         if not plan.right:

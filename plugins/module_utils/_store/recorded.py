@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import revisions
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import parse_links, parse_manifest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import parse_manifest, parse_store_links
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import private_store
 
 
@@ -18,7 +18,7 @@ def difference(arguments: Mapping[str, Any]) -> str:
     for model in arguments["models"]:
         name, folder = model["name"], model.get("folder") or model["name"]
         entries = parse_manifest(model["manifest"])
-        if not store.as_recorded(folder, entries, parse_links(model["links"], entries)):
+        if not store.as_recorded(folder, entries, parse_store_links(model["links"], entries)):
             return str(name)
         if folder != name and revisions.current(store, name) != folder:
             return f"{name} is not {folder}"

@@ -25,8 +25,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import file
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import content
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import (
     Entry,
-    Link,
     StoreError,
+    StoreLink,
     base_of,
     revision_folder,
 )
@@ -69,7 +69,9 @@ def adopt(store: Store, folder: str) -> bool:
     ours = name in store.names()
     with store.alone():
         if ours:
-            links = [Link(path, row[2].removeprefix(LINK)) for path, row in record.items() if row[2].startswith(LINK)]
+            links = [
+                StoreLink(path, row[2].removeprefix(LINK)) for path, row in record.items() if row[2].startswith(LINK)
+            ]
             # of a damaged file its last column says what was committed
             entries = [Entry(path, row[0], row[-1]) for path, row in record.items() if not row[2].startswith(LINK)]
             folder = revision_folder(name, entries, links)
@@ -157,7 +159,7 @@ def superfluous(store: Store, name: str, most: int, in_use: Collection[str]) -> 
     return [folder for folder in others[max(0, most - 1) :] if folder not in in_use]
 
 
-def switch(store: Store, folder: str, entries: Iterable[Entry], links: Iterable[Link], dry: bool) -> bool:
+def switch(store: Store, folder: str, entries: Iterable[Entry], links: Iterable[StoreLink], dry: bool) -> bool:
     """Let the model's name mean this revision, which must be whole here; whether it meant another one."""
     if not dry and not store.as_recorded(folder, entries, links):
         raise StoreError(f"{store.folder(folder)} is not whole, so {base_of(folder)} keeps its revision: run again")

@@ -43,8 +43,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store.incoming 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import (
     Busy,
     Entry,
-    Link,
     StoreError,
+    StoreLink,
     base_of,
     check_folder,
     valid_folder,
@@ -61,14 +61,14 @@ class Owner(NamedTuple):
     gid: int
 
 
-class Source(NamedTuple):
+class ContentSource(NamedTuple):
     """A file of which a content can be had: it was read, and is that as long as it is not touched."""
 
     path: str
     identity: tuple[int, int, int]
 
 
-class Plan(NamedTuple):
+class FolderPlan(NamedTuple):
     """What a folder lacks."""
 
     wrong: list[str]  # files absent, damaged or different
@@ -148,7 +148,9 @@ class Store:
             read[entry.path] = [*state[1:], found]
         return found == entry.sha256
 
-    def plan(self, name: str, entries: Iterable[Entry], full: bool = False, links: Iterable[Link] = ()) -> Plan:
+    def plan(
+        self, name: str, entries: Iterable[Entry], full: bool = False, links: Iterable[StoreLink] = ()
+    ) -> FolderPlan:
         """Compare a folder with its manifest. Unchanged size and time mean unchanged content unless ``full``."""
         folder, record = self.folder(name), self.read_record(name)
         entries = list(entries)
@@ -176,9 +178,9 @@ class Store:
         extra = sorted(path for path in walk(folder) if path not in listed)
         bytes_needed = sum(to_come(item) for item in need.values())
         bad_links = sorted(link.path for link in links if read_link(os.path.join(folder, link.path)) != link.target)
-        return Plan(sorted(bad), list(need.values()), modes, extra, bytes_needed, bad_links, read)
+        return FolderPlan(sorted(bad), list(need.values()), modes, extra, bytes_needed, bad_links, read)
 
-    def as_recorded(self, name: str, entries: Iterable[Entry], links: Iterable[Link] = ()) -> bool:
+    def as_recorded(self, name: str, entries: Iterable[Entry], links: Iterable[StoreLink] = ()) -> bool:
         """Whether all is right by size, time, owner, mode and record alone; nothing is hashed, nothing is kept."""
         folder, record = self.folder(name), self.read_record(name)
         entries = list(entries)
@@ -280,7 +282,7 @@ class Store:
     # -- what becomes visible --------------------------------------------------------------------------------------
 
     def commit(
-        self, name: str, entries: Iterable[Entry], wrong_paths: Iterable[str], links: Iterable[Link] = ()
+        self, name: str, entries: Iterable[Entry], wrong_paths: Iterable[str], links: Iterable[StoreLink] = ()
     ) -> None:
         """Give verified files their final names. A new folder appears in one step, whole.
 
@@ -295,11 +297,11 @@ class Store:
         with self._arrivals.alone():
             self._build(name, entries, wrong, links, sources)
 
-    def _sources(self, name: str, wrong: Iterable[Entry]) -> dict[str, Source]:
+    def _sources(self, name: str, wrong: Iterable[Entry]) -> dict[str, ContentSource]:
         """SHA-256 -> a file that is it: one that arrived, else one that another folder has."""
         wrong = list(wrong)
         known = self._known_contents(name, [entry.path for entry in wrong])
-        found: dict[str, Source] = {}
+        found: dict[str, ContentSource] = {}
         for entry in wrong:
             if entry.sha256 in found:
                 continue
@@ -315,7 +317,7 @@ class Store:
                 continue
             identity = content.identity(path)
             if identity is not None:
-                found[entry.sha256] = Source(path, identity)
+                found[entry.sha256] = ContentSource(path, identity)
         return found
 
     def _check_source(self, path: str, sha256: str) -> None:
@@ -330,7 +332,12 @@ class Store:
         raise StoreError(f"{path} is damaged although its size and time are right; it is used no more: run again")
 
     def _build(
-        self, name: str, entries: list[Entry], wrong: list[Entry], links: list[Link], sources: Mapping[str, Source]
+        self,
+        name: str,
+        entries: list[Entry],
+        wrong: list[Entry],
+        links: list[StoreLink],
+        sources: Mapping[str, ContentSource],
     ) -> None:
         folder = self.folder(name)
         fresh = content.state_of(folder) is None
@@ -384,7 +391,7 @@ class Store:
         if note:
             self._keep_record(name, note, committed)
 
-    def _second_name(self, source: Source, sha256: str, last: bool) -> str:
+    def _second_name(self, source: ContentSource, sha256: str, last: bool) -> str:
         """The same file under a scratch name; where names cannot be had a copy, or itself if nobody else wants it."""
         scratch = os.path.join(self._incoming, f"link-{sha256}")
         with contextlib.suppress(FileNotFoundError):
@@ -430,7 +437,7 @@ class Store:
                 found[state.st_dev, state.st_ino] += 1
         return found
 
-    def _make_link(self, target: str, link: Link) -> None:
+    def _make_link(self, target: str, link: StoreLink) -> None:
         final = os.path.join(target, link.path)
         if read_link(final) == link.target:
             return
@@ -462,7 +469,7 @@ class Store:
         finally:
             os.close(descriptor)
 
-    def _document(self, folder: str, entries: Iterable[Entry], links: Iterable[Link]) -> dict[str, list[Any]]:
+    def _document(self, folder: str, entries: Iterable[Entry], links: Iterable[StoreLink]) -> dict[str, list[Any]]:
         document: dict[str, list[Any]] = {link.path: [0, 0, f"{LINK}{link.target}"] for link in links}
         for entry in entries:
             state = os.lstat(os.path.join(folder, entry.path))
@@ -491,7 +498,7 @@ class Store:
             raise
         return scratch
 
-    def refresh_record(self, name: str, entries: Iterable[Entry], links: Iterable[Link] = ()) -> bool:
+    def refresh_record(self, name: str, entries: Iterable[Entry], links: Iterable[StoreLink] = ()) -> bool:
         """Record a folder that was found right by reading it, so that the next check is quick. True if it was new."""
         entries, links = list(entries), list(links)
         folder = self.folder(name)

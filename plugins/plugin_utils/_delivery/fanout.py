@@ -30,14 +30,14 @@ class RunError(Exception):
     """A sentence for the user."""
 
 
-class Plan(NamedTuple):
+class FanoutPlan(NamedTuple):
     seed: str
     order: list[str]  # the seed first
     need: dict[str, list[dict[str, Any]]]
     wanted: list[dict[str, Any]]  # contents that some host lacks: {sha256, size}
 
 
-def plan(hostvars: Mapping[str, Any], hosts: Sequence[str], results: str, head: str) -> Plan:
+def plan(hostvars: Mapping[str, Any], hosts: Sequence[str], results: str, head: str) -> FanoutPlan:
     """The same for every host that asks: it depends on the registered results alone.
 
     A host without such a result has no part in the run: it may have what the others lack, but nobody has checked.
@@ -57,7 +57,7 @@ def plan(hostvars: Mapping[str, Any], hosts: Sequence[str], results: str, head: 
     for host in hosts:
         for item in need[host]:
             wanted.setdefault(item["sha256"], {"sha256": item["sha256"], "size": item["size"]})
-    return Plan(seed, [seed, *(host for host in hosts if host != seed)], need, list(wanted.values()))
+    return FanoutPlan(seed, [seed, *(host for host in hosts if host != seed)], need, list(wanted.values()))
 
 
 def asked(need: Any, entries: Iterable[Entry]) -> list[dict[str, Any]]:

@@ -82,7 +82,7 @@ def client() -> Any:
         ) from error
 
 
-def left_out(names: Iterable[str]) -> tuple[str, ...]:
+def files_left_out(names: Iterable[str]) -> tuple[str, ...]:
     """Patterns of what is not fetched: where there are safetensors, every other form of the same weights."""
     weights, _index = weight_form(names)
     if not weights:
@@ -92,7 +92,7 @@ def left_out(names: Iterable[str]) -> tuple[str, ...]:
 
 def wanted(names: Iterable[str]) -> list[str]:
     names = list(names)
-    patterns = left_out(names)
+    patterns = files_left_out(names)
     return [name for name in names if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
 
 
@@ -131,7 +131,7 @@ def place_of(hub: Any, repo: str, commit: str, files: Iterable[Listed], token: s
 
     The client itself says what it would fetch: some of it can be there under another revision, or as another model's.
     """
-    names = left_out(file.path for file in files)
+    names = files_left_out(file.path for file in files)
     silent, _written = _counting(hub.utils.tqdm)
     places = []
     for cache in caches(hub):
@@ -272,7 +272,7 @@ def _download(hub: Any, repo: str, revision: str, name: str, say: Say) -> str:
                     repo,
                     revision=revision or commit,
                     cache_dir=cache,
-                    ignore_patterns=left_out(file.path for file in files),
+                    ignore_patterns=files_left_out(file.path for file in files),
                     tqdm_class=progress,
                 )
             )

@@ -33,7 +33,7 @@ NO_DOCKER = (
 )
 
 
-class Wanted(NamedTuple):
+class WantedImage(NamedTuple):
     """What a host is to have, as far as the controller can tell."""
 
     image: str
@@ -55,7 +55,7 @@ class Wanted(NamedTuple):
         return {"image": archive.image, "others": archive.others, "entry": list(self.entry)}
 
 
-def read_wanted(args: Mapping[str, Any], machine: str = "") -> Wanted:
+def read_wanted(args: Mapping[str, Any], machine: str = "") -> WantedImage:
     """Check all that can be checked before a host is touched."""
     source = str(args.get("requirements") or "")
     pins = _engine.read_lock(local(source), "engine_image_requirements")
@@ -68,7 +68,7 @@ def read_wanted(args: Mapping[str, Any], machine: str = "") -> Wanted:
                 "engine_image is empty: name the image (name:tag), or a recipe that does, or give engine_image_archive"
             )
         _image.parse_reference(image, digest)
-        return Wanted(image, None, "", ("", 0, ""), pins, digest)
+        return WantedImage(image, None, "", ("", 0, ""), pins, digest)
     real = os.path.realpath(path)
     archive = _image.read_archive(real)
     _image.check_architecture(archive.architecture, machine, f"engine_image_archive: {path}")
@@ -83,10 +83,10 @@ def read_wanted(args: Mapping[str, Any], machine: str = "") -> Wanted:
     _image.parse_reference(image, archive.image)
     name = os.path.basename(real)
     size, sha256 = push.digests(os.path.dirname(real), [name])[name]
-    return Wanted(image, archive, real, (name, size, sha256), pins)
+    return WantedImage(image, archive, real, (name, size, sha256), pins)
 
 
-def recorded_name(wanted: Wanted) -> str:
+def recorded_name(wanted: WantedImage) -> str:
     """The tag that is recorded with its digest at the first pull; empty where the inventory names the digest itself."""
     return "" if wanted.archive else tag_of(wanted.image, wanted.digest)
 

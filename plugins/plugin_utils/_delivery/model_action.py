@@ -66,7 +66,7 @@ class ModelAction(push.StoreAction):
         ]
         return self._read(given, outlines=False).folders
 
-    def _read(self, given: Sequence[Any], outlines: bool) -> models.Declared:
+    def _read(self, given: Sequence[Any], outlines: bool) -> models.DeclaredModels:
         line = ProgressLine(terminal(), self._display.display, self._display.columns)
         try:
             return models.declare(given, not self._task.check_mode, line.tell, outlines=outlines)

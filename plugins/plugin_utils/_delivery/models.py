@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import (
     Entry,
-    Link,
     StoreError,
+    StoreLink,
     check_name,
     parse_manifest,
     revision_folder,
@@ -23,7 +23,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import model_source
 
 
-class Declared(NamedTuple):
+class DeclaredModels(NamedTuple):
     models: list[dict[str, Any]]  # with manifest, links and commit
     folders: dict[str, Any]  # name -> (folder, entries), of which some files may be on hosts alone
     pending: list[str]  # not here, and not to be fetched now
@@ -44,7 +44,7 @@ def name_of(model: Any) -> str:
         raise AnsibleActionFail(f"model_store_models: {error}") from error
 
 
-def folder_of(model: Mapping[str, Any]) -> str:
+def store_folder_of(model: Mapping[str, Any]) -> str:
     """The name of a model's folder in the store, without reading its source, which may be away just now."""
     name = name_of(model)
     if model.get("layout", "flat") != "hub":
@@ -82,7 +82,7 @@ def with_recorded(given: Sequence[Any], record: Record) -> list[Any]:
     return models
 
 
-def keep_commits(given: Sequence[Any], declared: Declared, record: Record) -> None:
+def keep_commits(given: Sequence[Any], declared: DeclaredModels, record: Record) -> None:
     """Record what the hub's names meant, once all models are here whole."""
     if declared.pending:
         return
@@ -92,15 +92,17 @@ def keep_commits(given: Sequence[Any], declared: Declared, record: Record) -> No
             record.keep(MODELS, key, str(model["commit"]))
 
 
-def declare(given: Sequence[Any], fetch: bool, say: hub.Say = lambda _line: None, outlines: bool = False) -> Declared:
+def declare(
+    given: Sequence[Any], fetch: bool, say: hub.Say = lambda _line: None, outlines: bool = False
+) -> DeclaredModels:
     """Complete the models by what their sources hold; without ``fetch`` those that are not here are pending.
 
     With ``outlines`` the large files of the hub's models are not fetched either. ``say`` is told how far a download is.
     """
-    found = Declared([], {}, [])
+    found = DeclaredModels([], {}, [])
     by_folder: dict[str, str] = {}
     for item in given:
-        name, folder_name = name_of(item), folder_of(item)
+        name, folder_name = name_of(item), store_folder_of(item)
         if folder_name in by_folder:
             raise AnsibleActionFail(
                 f"model_store_models: {by_folder[folder_name]} and {name} are both to be {folder_name} in the store: "
@@ -134,7 +136,7 @@ def declare(given: Sequence[Any], fetch: bool, say: hub.Say = lambda _line: None
         rows = [list(entry) for entry in entries]
         place = name
         if model.get("revisions", True):
-            place = revision_folder(name, entries, [Link(*row) for row in links])
+            place = revision_folder(name, entries, [StoreLink(*row) for row in links])
         found.models.append(
             {**model, "name": name, "manifest": rows, "links": links, "commit": commit, "folder": place}
         )
@@ -148,7 +150,7 @@ def _told(rows: Any, name: str) -> list[Entry]:
         raise AnsibleActionFail(f"{name}: what a host told about its files is no manifest ({error})") from error
 
 
-def revisions(declared: Declared) -> dict[str, str]:
+def revisions(declared: DeclaredModels) -> dict[str, str]:
     """The folder of each model's declared revision, by the model's name in the store."""
     return {model["name"]: model["folder"] for model in declared.models if model["folder"] != model["name"]}
 

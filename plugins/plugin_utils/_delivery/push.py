@@ -87,7 +87,7 @@ def part_digests(folder: str, names: Iterable[str], size: int) -> dict[str, list
     return {name: kept[name][2] for name in names}
 
 
-def model_of(folder: str) -> str:
+def hub_model_of(folder: str) -> str:
     """Of a snapshot in the hub's cache the model's own folder; of any other folder itself."""
     parent = os.path.dirname(folder)
     whole = os.path.dirname(parent)
@@ -96,7 +96,7 @@ def model_of(folder: str) -> str:
 
 def tree_of(folder: str) -> str:
     """The folder that links may lead into: of a snapshot the hub's cache, in which models share their bytes."""
-    model = model_of(folder)
+    model = hub_model_of(folder)
     return os.path.dirname(model) if os.path.basename(model).startswith("models--") else model
 
 
@@ -158,7 +158,7 @@ def _named_within(folder: str, name: str) -> str:
 
 def hub_folder(snapshot: str, what: str) -> HubFolder:
     """The one snapshot of a model in the hub's cache, with its blobs and the names that stand for it."""
-    folder = model_of(snapshot)
+    folder = hub_model_of(snapshot)
     if folder == snapshot:
         raise AnsibleActionFail(f"{what}: layout hub needs a model of the hub's cache, but {snapshot} is not one")
     files: set[str] = set()

@@ -99,7 +99,7 @@ def parse_avahi(text: str) -> dict[str, str]:
     return found
 
 
-def parse_neighbours(text: str) -> list[str]:
+def parse_neighbour_table(text: str) -> list[str]:
     """``ip -j -4 neigh show``: addresses whose hardware address is known."""
     try:
         entries = json.loads(text or "[]")
@@ -136,7 +136,7 @@ def find(
                 "avahi-browse is not installed here (package avahi-utils), so nobody was asked for by mDNS; machines "
                 "that this one has talked to lately are found all the same"
             )
-        seen = parse_neighbours(run(NEIGHBOURS)[1])
+        seen = parse_neighbour_table(run(NEIGHBOURS)[1])
         wanted = dict.fromkeys([*names, *seen], False)
     with ThreadPoolExecutor(max_workers=64) as pool:
         reached = list(pool.map(lambda address: answers(address, port), wanted))

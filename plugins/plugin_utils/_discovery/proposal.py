@@ -35,7 +35,7 @@ _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 TAKEN = ("all", "ungrouped", "localhost", "cluster", "sparks", "thors", "discovered", "met")
 
 
-def valid_name(name: str) -> bool:
+def valid_host_name(name: str) -> bool:
     """Whether it is a host name by RFC 1123, whole or with its domain."""
     return len(name) <= 253 and all(_LABEL.fullmatch(label) for label in name.split("."))
 
@@ -58,7 +58,7 @@ class Machine:
     @property
     def name(self) -> str:
         """The first label of that; the address where it says none, or one that is no name."""
-        return self.stated.partition(".")[0] if valid_name(self.stated) else self.address
+        return self.stated.partition(".")[0] if valid_host_name(self.stated) else self.address
 
     @property
     def kind(self) -> str:
@@ -282,7 +282,7 @@ def _name_findings(machines: Iterable[Machine]) -> list[Finding]:
             continue
         by_name.setdefault(machine.name.lower(), []).append(machine)
         what = ""
-        if machine.stated and not valid_name(machine.stated):
+        if machine.stated and not valid_host_name(machine.stated):
             what = "is no host name: letters, digits and hyphens, 63 of them at most"
         elif machine.name.lower() in TAKEN:
             what = "is what an inventory calls something else"

@@ -108,7 +108,7 @@ def _group(name: str, node: yaml.Node, path: str) -> Iterator[Finding]:
             yield _at(path, line, f"{part} of group {name} is no mapping", "write each as `name:`, without a dash")
 
 
-def inventory_problems(text: str, path: str) -> list[Finding]:
+def source_problems(text: str, path: str) -> list[Finding]:
     """What is wrong with a YAML inventory."""
     node, found = composed(text, path)
     if found:
@@ -174,7 +174,7 @@ def ini_problems(text: str, path: str) -> list[Finding]:
 def _file_problems(text: str, path: Path) -> list[Finding]:
     """What is wrong with one file that Ansible reads as an inventory; without an ending it may have either form."""
     if path.suffix in _YAML or (not path.suffix and isinstance(composed(text, "")[0], yaml.MappingNode)):
-        return inventory_problems(text, str(path))
+        return source_problems(text, str(path))
     return ini_problems(text, str(path))
 
 

@@ -286,7 +286,7 @@ def plan_parts(
     return found
 
 
-def plan_beside(
+def plan_cluster_beside(
     name: str,
     host: str,
     hostvars: Mapping[str, Mapping[str, Any]],

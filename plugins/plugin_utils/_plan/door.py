@@ -16,7 +16,7 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import Places
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.front import (
     SHARED_LANS,
-    FrontError,
+    FrontPlanError,
     NamedKey,
     label,
     network_of,
@@ -41,7 +41,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Route:
+class DoorRoute:
     """A model under all its names, and who answers for it."""
 
     number: int
@@ -68,15 +68,17 @@ class Door:
     tls: bool
     #: addresses of all heads
     heads: tuple[str, ...]
-    routes: tuple[Route, ...]
+    routes: tuple[DoorRoute, ...]
     #: by the name of each group the server that says how it is
     groups: dict[str, str]
 
 
 def checked_port(port: int, api_port: int) -> int:
-    """``vllm_serve_door_port``. Raises FrontError."""
+    """``vllm_serve_door_port``. Raises FrontPlanError."""
     if port == api_port:
-        raise FrontError(f"vllm_serve_door_port: {port} is vllm_serve_api_port as well; give each a port of its own")
+        raise FrontPlanError(
+            f"vllm_serve_door_port: {port} is vllm_serve_api_port as well; give each a port of its own"
+        )
     return port
 
 
@@ -103,7 +105,7 @@ def plan_door(cluster: Mapping[str, Any], fabric: Mapping[str, Mapping[str, Any]
     for number, found in enumerate(together.values()):
         instead = {number_of[group["fallback"]] for group in found if group["fallback"]} - {number}
         routes.append(
-            Route(
+            DoorRoute(
                 number,
                 tuple(found[0]["names"]),
                 tuple(servers[group["group"]] for group in found),

@@ -77,14 +77,14 @@ _OF_RECIPES = frozenset(
 )
 
 
-def is_name(name: object) -> bool:
+def is_variable_name(name: object) -> bool:
     return _NAME.fullmatch(str(name)) is not None
 
 
 def problem(name: object, value: object) -> tuple[str, str] | None:
     """What is wrong with a variable, and the fix; no secret is part of it. A null takes a variable away."""
     key = str(name)
-    if not is_name(name):
+    if not is_variable_name(name):
         return f"{key!r} is not the name of an environment variable", (
             "use letters, digits and _, not beginning with a digit"
         )

@@ -129,7 +129,7 @@ def _environment(given: Mapping[str, Any], notes: list[str]) -> dict[str, str]:
         if value is None:
             continue
         text, refused = str(value), environment.not_of_recipe(name, value)
-        shown = f"env.{name}" if environment.is_name(name) else f"env.{str(name)!r}"
+        shown = f"env.{name}" if environment.is_variable_name(name) else f"env.{str(name)!r}"
         if _DECIDED_ENVIRONMENT.fullmatch(str(name)) or secret_name(name, text):
             notes.append(f"{shown} (decided by the fabric plan or a secret)")
         elif SHELL_VARIABLE.search(text):

@@ -32,7 +32,7 @@ _DURATION = re.compile(r"\d+(?:ms|s|m|h)?")
 _SIZE = re.compile(r"\d+[kKmMgG]?")
 
 
-class FrontError(ValueError):
+class FrontPlanError(ValueError):
     """A value that the front proxy cannot take; the message never holds a key."""
 
 
@@ -63,22 +63,22 @@ def label(name: str) -> str:
 
 
 def named_keys(given: Iterable[object]) -> list[NamedKey]:
-    """``vllm_serve_api_keys``, checked. Raises FrontError."""
+    """``vllm_serve_api_keys``, checked. Raises FrontPlanError."""
     found: list[NamedKey] = []
     for number, entry in enumerate(given, 1):
         where = f"vllm_serve_api_keys: entry number {number}"
         if not isinstance(entry, Mapping):
-            raise FrontError(f"{where} is not a mapping; give name and key")
+            raise FrontPlanError(f"{where} is not a mapping; give name and key")
         name, rate = str(entry.get("name") or ""), entry.get("requests_per_minute") or 0
         if not _NAME.fullmatch(name) or name in RESERVED:
-            raise FrontError(
+            raise FrontPlanError(
                 f"{where}: the name {name!r} cannot be used; take up to 32 lower-case letters, digits, - and _, and "
                 f"none of {', '.join(RESERVED)}"
             )
         if name in [known.name for known in found]:
-            raise FrontError(f"{where}: the name {name!r} is there already; every key has a name of its own")
+            raise FrontPlanError(f"{where}: the name {name!r} is there already; every key has a name of its own")
         if isinstance(rate, bool) or not re.fullmatch(r"[0-9]{1,6}", str(rate)):
-            raise FrontError(
+            raise FrontPlanError(
                 f"{where} ({name}): requests_per_minute {rate!r} is not a whole number up to 999999; give one, or 0 "
                 "for no limit"
             )
@@ -86,15 +86,15 @@ def named_keys(given: Iterable[object]) -> list[NamedKey]:
         key = checked_key(entry.get("key"), f"vllm_serve_api_keys: {name}")
         for known in found:
             if known.key == key:
-                raise FrontError(f"{where}: {name} has the key of {known.name}; give each a key of its own")
+                raise FrontPlanError(f"{where}: {name} has the key of {known.name}; give each a key of its own")
         models = entry.get("models") or []
         if not isinstance(models, list) or not all(isinstance(model, str) and model for model in models):
-            raise FrontError(
+            raise FrontPlanError(
                 f"{where} ({name}): models {models!r} is not a list of names of models; give one, or leave it out"
             )
         right = entry.get("console") or "none"
         if right not in CONSOLE_RIGHTS:
-            raise FrontError(f"{where} ({name}): console {right!r} is none of {', '.join(CONSOLE_RIGHTS)}")
+            raise FrontPlanError(f"{where} ({name}): console {right!r} is none of {', '.join(CONSOLE_RIGHTS)}")
         found.append(NamedKey(name, key, int(rate), tuple(models), minute, month, str(right)))
     return found
 
@@ -103,7 +103,7 @@ def _token_limit(entry: Mapping[str, object], period: str, where: str) -> int:
     variable = f"tokens_per_{period}"
     value = entry.get(variable) or 0
     if isinstance(value, bool) or not re.fullmatch(r"[0-9]{1,13}", str(value)):
-        raise FrontError(
+        raise FrontPlanError(
             f"{where}: {variable} {value!r} is not a whole number up to 9999999999999; give one, or 0 for no limit"
         )
     return int(str(value))
@@ -125,13 +125,13 @@ def token_limits(keys: Iterable[NamedKey]) -> dict[str, dict[str, int]]:
 
 
 def checked_key(key: object, where: str) -> str:
-    """The key itself. Raises FrontError, in which it is not."""
+    """The key itself. Raises FrontPlanError, in which it is not."""
     if not isinstance(key, str) or len(key) < MINIMUM_SECRET_LENGTH:
-        raise FrontError(
+        raise FrontPlanError(
             f"{where}: the key is empty or shorter than {MINIMUM_SECRET_LENGTH} characters; give a longer one"
         )
     if not _TOKEN.fullmatch(key):
-        raise FrontError(
+        raise FrontPlanError(
             f"{where}: the key holds a character that a bearer token cannot carry; use letters, digits and "
             ". _ ~ + / - only"
         )
@@ -148,7 +148,7 @@ def key_map(keys: Iterable[NamedKey]) -> str:
     for known in keys:
         names.setdefault(known.key, known.name)
     if not names:
-        raise FrontError("vllm_serve_api_key: the front proxy needs at least one key; there is no open server")
+        raise FrontPlanError("vllm_serve_api_key: the front proxy needs at least one key; there is no open server")
     return "\n".join([MARKER, *(f'"~^{re.escape(key)}$" {name};' for key, name in names.items())]) + "\n"
 
 
@@ -199,7 +199,7 @@ def listen_addresses(addresses: Sequence[object], port: object, management: str 
     if list(addresses) == ["0.0.0.0"] and ":" in management:
         addresses = ["0.0.0.0", "::"]
     if not isinstance(port, int) or isinstance(port, bool) or not 1 <= port <= 65535:
-        raise FrontError(f"vllm_serve_api_port: {port!r} is not a port; give a number from 1 to 65535")
+        raise FrontPlanError(f"vllm_serve_api_port: {port!r} is not a port; give a number from 1 to 65535")
     found: list[str] = []
     for address in addresses:
         try:
@@ -207,24 +207,24 @@ def listen_addresses(addresses: Sequence[object], port: object, management: str 
         except FabricError:  # netaddr is not installed
             raise
         except ValueError:
-            raise FrontError(
+            raise FrontPlanError(
                 f"vllm_serve_listen: {address!r} is not an IP address; give addresses of the head, 0.0.0.0 or '::'"
             ) from None
         text = f"[{parsed}]:{port}" if parsed.version == 6 else f"{parsed}:{port}"
         if text not in found:
             found.append(text)
     if not found:
-        raise FrontError("vllm_serve_listen: the list is empty; give at least one address of the head")
+        raise FrontPlanError("vllm_serve_listen: the list is empty; give at least one address of the head")
     return found
 
 
 def origins(given: Iterable[object]) -> list[str]:
-    """``vllm_serve_cors_origins``, checked. Raises FrontError."""
+    """``vllm_serve_cors_origins``, checked. Raises FrontPlanError."""
     found: list[str] = []
     for origin in given:
         text = str(origin)
         if not _ORIGIN.fullmatch(text):
-            raise FrontError(
+            raise FrontPlanError(
                 f"vllm_serve_cors_origins: {text!r} is not the origin of a web page; write it as browsers do, such as "
                 "https://chat.example.org or http://localhost:3000, without a path, and name each (there is no *)"
             )
@@ -235,14 +235,14 @@ def origins(given: Iterable[object]) -> list[str]:
 def checked_duration(value: object, variable: str) -> str:
     text = str(value)
     if not _DURATION.fullmatch(text):
-        raise FrontError(f"{variable}: {value!r} is not a duration; write seconds, or a number with ms, s, m or h")
+        raise FrontPlanError(f"{variable}: {value!r} is not a duration; write seconds, or a number with ms, s, m or h")
     return text
 
 
 def checked_size(value: object, variable: str) -> str:
     text = str(value)
     if not _SIZE.fullmatch(text):
-        raise FrontError(f"{variable}: {value!r} is not a size; write bytes, or a number with k, m or g")
+        raise FrontPlanError(f"{variable}: {value!r} is not a size; write bytes, or a number with k, m or g")
     return text
 
 
@@ -256,7 +256,7 @@ def is_address(text: str) -> bool:
         return False
 
 
-def is_name(text: str) -> bool:
+def is_host_name(text: str) -> bool:
     """Whether a certificate can have it as a host's name."""
     return _HOST_NAME.fullmatch(text) is not None
 
@@ -271,8 +271,10 @@ def subject_names(names: Iterable[object]) -> str:
         except FabricError:  # netaddr is not installed
             raise
         except ValueError:
-            if not is_name(text):
-                raise FrontError(f"vllm_serve_tls_names: {text!r} is neither a host name nor an IP address") from None
+            if not is_host_name(text):
+                raise FrontPlanError(
+                    f"vllm_serve_tls_names: {text!r} is neither a host name nor an IP address"
+                ) from None
             entry = f"DNS:{text}"
         if entry not in found:
             found.append(entry)

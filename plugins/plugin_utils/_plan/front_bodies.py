@@ -38,7 +38,7 @@ def in_bytes(size: str) -> int:
 
 
 def max_body(value: object, is_door: bool) -> str:
-    """``vllm_serve_front_max_body``, checked; a door has a limit always. Raises FrontError."""
+    """``vllm_serve_front_max_body``, checked; a door has a limit always. Raises FrontPlanError."""
     size = front.checked_size(value, "vllm_serve_front_max_body")
     return door.body_limit(size) if is_door else size
 

@@ -17,7 +17,7 @@ ReadSecret = Callable[[str], str]
 def secret(name: str, variables: Mapping[str, Any], read_secret: ReadSecret) -> str:
     """The text of one file, with the end of its last line. Only what it needs is read.
 
-    Raises FrontError and TlsError, ValueError for a name that there is not, and KeyError where the plan lacks a host.
+    Raises FrontPlanError and TlsError, ValueError for an unknown name, and KeyError where the plan lacks a host.
     """
     if name == "front_keys":
         return _front_keys(variables, read_secret)

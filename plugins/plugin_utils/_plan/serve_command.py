@@ -26,7 +26,7 @@ SHELL_VARIABLE = re.compile(r"\$(?:\{\w+\}|[A-Za-z_]\w*)")
 
 
 @dataclass
-class Served:
+class ServedModel:
     """What a command serves."""
 
     #: the positional argument, or `--model`; empty where the command names none
@@ -37,7 +37,7 @@ class Served:
     notes: list[str] = field(default_factory=list)
 
 
-def read_command(text: str, called: str) -> Served:
+def read_command(text: str, called: str) -> ServedModel:
     """The `vllm serve` in a shell command; what stands before and after it is named in the notes."""
     # a blank after the backslash is a frequent slip, and meant as a continuation
     text = re.sub(r"\\[ \t]*\n", " ", without_comments(text))
@@ -74,9 +74,9 @@ def without_comments(text: str) -> str:
     return _WORD_OR_COMMENT.sub(lambda found: found["word"] or "", text)
 
 
-def read_words(words: Sequence[str], called: str) -> Served:
+def read_words(words: Sequence[str], called: str) -> ServedModel:
     """The words after `vllm serve`."""
-    served = Served()
+    served = ServedModel()
     index = 0
     while index < len(words):
         word = words[index]
@@ -130,7 +130,7 @@ def _most(name: str) -> int | None:
     return None if entry["kind"] == "list" else 1
 
 
-def _put(served: Served, name: str, values: Sequence[str], called: str) -> None:
+def _put(served: ServedModel, name: str, values: Sequence[str], called: str) -> None:
     entry = known_option(name)
     kind = "field" if "." in name else (entry["kind"] if entry else "")
     if not values and kind not in ("bool", "flag", ""):

@@ -92,7 +92,7 @@ def plan_serving(
     recipe = first.get("vllm_serve_recipe") or ad_hoc(first, kinds)
     data = _recipe.load(recipe, base=base) if isinstance(recipe, str) else recipe
     runtime = _runtime.choose(first, kinds, data if first.get("vllm_serve_recipe") else None)
-    config, weights, remark = on_controller(recipe, first, base)
+    config, weights, remark = model_on_controller(recipe, first, base)
     if config is None and ask is not None:
         config, weights = _asked(ask, data, first) or (None, None)
     chosen = own_choice(first)
@@ -215,7 +215,9 @@ def ad_hoc(first: Mapping[str, Any], kinds: Collection[str]) -> dict[str, Any]:
     }
 
 
-def on_controller(recipe: Any, first: Mapping[str, Any], base: str) -> tuple[dict[str, Any] | None, int | None, str]:
+def model_on_controller(
+    recipe: Any, first: Mapping[str, Any], base: str
+) -> tuple[dict[str, Any] | None, int | None, str]:
     """Config, weights and a remark on them, where the model store takes the model from a folder of the controller:
     that is what will be served, so it wins over what a recipe knows.  Half a set of files stops the run here."""
     if from_hub(first):
@@ -327,7 +329,7 @@ def plan_degraded(
         return {}
     name = first.get("vllm_serve_degraded_recipe") or ""
     _check_degraded(first, cluster, after, name, whole)
-    config, weights, _remark = on_controller(name, {**first, "vllm_serve_model": ""}, base)
+    config, weights, _remark = model_on_controller(name, {**first, "vllm_serve_model": ""}, base)
     plan: dict[str, Any] = {}
     for away in cluster["workers"]:
         hosts = [host for host in cluster["hosts"] if host != away]

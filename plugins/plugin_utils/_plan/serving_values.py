@@ -144,7 +144,7 @@ def host_plan(own: Serving, beside: Sequence[Serving] = ()) -> dict[str, Any]:
     """What the role's tasks read: ``groups``, the values of those beside the host's own one and of that one, by name
     their ``environments``, which no result shows, and what is checked before and kept after.
 
-    Raises FrontError or ServeConfigError, which name the variable.
+    Raises FrontPlanError or ServeConfigError, which name the variable.
     """
     return {
         "groups": [*(asdict(serving_values(one)) for one in beside), asdict(serving_values(own, beside))],
@@ -272,7 +272,11 @@ def _front_values(serving: Serving, beside: Sequence[Serving]) -> FrontValues:
     max_body = front_bodies.max_body(given.vllm_serve_front_max_body, bool(found))
     management = str(serving.network.get("management_address", serving.cluster["head_address"]))
     # an inventory name that no certificate can have is a name of the inventory alone
-    own_names = [*([serving.host] if front.is_name(serving.host) else []), serving.cluster["head_address"], management]
+    own_names = [
+        *([serving.host] if front.is_host_name(serving.host) else []),
+        serving.cluster["head_address"],
+        management,
+    ]
     shared = [serving.virtual.bare] if serving.virtual else []
     turn = on_demand.turn(serving, beside)
     return FrontValues(

@@ -12,7 +12,9 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding imp
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.verdict import USUAL_UTILIZATION
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.beside import Beside
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import beside
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import plan_beside as cluster_beside
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
+    plan_cluster_beside as cluster_beside,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import (
     Ask,
     ServingError,

@@ -18,7 +18,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.foreign im
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serve_command import (
     SHELL_VARIABLE,
-    Served,
+    ServedModel,
     read_command,
 )
 
@@ -183,9 +183,9 @@ def _value(name: str, values: Mapping[str, Any], called: str) -> str:
     return str(values[name])
 
 
-def _from_defaults(defaults: Mapping[str, Any], notes: list[str]) -> Served:
+def _from_defaults(defaults: Mapping[str, Any], notes: list[str]) -> ServedModel:
     """What the original tool makes of `defaults` where there is no command."""
-    served = Served()
+    served = ServedModel()
     for key, value in defaults.items():
         name = _PASSED.get(key)
         if name is None:
@@ -198,7 +198,7 @@ def _from_defaults(defaults: Mapping[str, Any], notes: list[str]) -> Served:
     return served
 
 
-def _model(served: Served, model: str, notes: list[str]) -> str:
+def _model(served: ServedModel, model: str, notes: list[str]) -> str:
     """The command's model counts, as it does for the original tool; a path inside its container has no meaning here."""
     given = served.model
     if not given or given in (model, f"{MODEL_STORE}/{model.rstrip('/').rpartition('/')[2]}"):
@@ -210,7 +210,7 @@ def _model(served: Served, model: str, notes: list[str]) -> str:
     return given
 
 
-def _revision(served: Served, named: str) -> str:
+def _revision(served: ServedModel, named: str) -> str:
     """The command's counts, and is none of its arguments here: it decides what is fetched, and a folder is served."""
     if "revision" not in served.flags or SHELL_VARIABLE.search(str(served.flags["revision"])):
         return named

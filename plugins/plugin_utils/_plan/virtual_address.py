@@ -47,7 +47,7 @@ class Front:
 
 
 @dataclass(frozen=True)
-class Holder:
+class AddressHolder:
     """A head with keepalived: its name, and the interface and own address by which the others know it."""
 
     host: str
@@ -61,16 +61,16 @@ class Virtual:
 
     address: str  # with its length
     router_id: int
-    holders: tuple[Holder, ...]
+    holders: tuple[AddressHolder, ...]
 
     @property
     def bare(self) -> str:
         return self.address.partition("/")[0]
 
-    def of(self, host: str) -> Holder | None:
+    def of(self, host: str) -> AddressHolder | None:
         return next((holder for holder in self.holders if holder.host == host), None)
 
-    def priority(self, holder: Holder) -> int:
+    def priority(self, holder: AddressHolder) -> int:
         return max(1, PRIORITY - self.holders.index(holder))
 
     def peers(self, host: str) -> list[str]:
@@ -86,7 +86,7 @@ def of_cluster(cluster: Mapping[str, Any]) -> Virtual | None:
     return Virtual(
         str(found["address"]),
         int(found["router_id"]),
-        tuple(Holder(str(one["host"]), str(one["interface"]), str(one["address"])) for one in found["holders"]),
+        tuple(AddressHolder(str(one["host"]), str(one["interface"]), str(one["address"])) for one in found["holders"]),
     )
 
 
@@ -95,7 +95,7 @@ def wanted(variables: Mapping[str, Any]) -> str:
     return str(variables.get(ADDRESS) or "").strip()
 
 
-def inventory_problems(
+def virtual_address_problems(
     heads: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]], cidr: Any = None
 ) -> list[Finding]:
     """What is known to be wrong before any host was contacted; nothing where no address is wanted."""
@@ -167,7 +167,7 @@ def plan_virtual(
         if not _NETDEV.fullmatch(interface) or own is None:
             found.append(_not_there(front.host, interface, text, networks))
             continue
-        holders.append(Holder(front.host, interface, str(own.ip)))
+        holders.append(AddressHolder(front.host, interface, str(own.ip)))
         length = length or str(own.prefixlen)
     return Virtual(f"{given.ip}/{length}", int(variables.get(ROUTER, ROUTER_ID)), tuple(holders)), found
 

@@ -49,7 +49,7 @@ def check_facts(
             problems += port_check.port_problems(host, entry, nodes, probes)
             problems += network_check.overlap_problems(host, entry, node, probe, subnets)
             problems += network_check.same_subnet_problems(host, entry, node)
-            problems += network_check.management_problems(host, entry, node)
+            problems += network_check.management_address_problems(host, entry, node)
             problems += network_check.default_route_problems(host, entry, node)
             problems += host_check.rdma_problems(host, entry, node, probe)
             problems += host_check.netplan_problems(host, probe)

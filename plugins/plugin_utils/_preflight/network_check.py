@@ -85,7 +85,7 @@ def _hit(network: IPNetwork | None, subnets: Mapping[IPNetwork, str]) -> IPNetwo
     return next((subnet for subnet in subnets if overlap(subnet, network)), None)
 
 
-def management_problems(host: str, entry: t.Any, node: Node) -> list[Finding]:
+def management_address_problems(host: str, entry: t.Any, node: Node) -> list[Finding]:
     """The connection of the controller by a fabric NIC: the change of the fabric would end it."""
     netdev = (node.get("management") or {}).get("netdev", "")
     if netdev not in {*SPARK_NETDEVS, *(link["netdev"] for link in entry["links"])}:

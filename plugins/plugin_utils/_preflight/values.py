@@ -274,7 +274,7 @@ def _secrets(given: Variables) -> Iterator[Finding]:
         if isinstance(key, str) and len(key.strip()) >= MINIMUM_SECRET_LENGTH:
             front.checked_key(key.strip(), "vllm_serve_api_key")
         front.named_keys(named if isinstance(named, list) else ())
-    except front.FrontError as error:
+    except front.FrontPlanError as error:
         where, _sign, message = str(error).partition(": ")
         what, _sign, fix = message.partition("; ")
         yield _finding(where, None, what, fix)
@@ -308,7 +308,7 @@ def _models(given: Variables) -> Iterator[Finding]:
     entries = given.get("model_store_models")
     try:
         for entry in entries if isinstance(entries, list) else ():
-            models.folder_of(entry)
+            models.store_folder_of(entry)
     except AnsibleActionFail as error:
         what = str(error).partition(": ")[2]
         yield _finding("model_store_models", None, what, "correct it in the inventory")

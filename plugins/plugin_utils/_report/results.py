@@ -18,7 +18,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory impor
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import groups as serving_groups
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.local_path import local
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import plan_beside, plan_parts
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import plan_cluster_beside, plan_parts
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import status as _status
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report.query import QueryError, pick
 
@@ -66,7 +66,7 @@ def see(task_vars: Mapping[str, Any], name: str) -> Seen:
             what = f"serving_group: {chosen} is not on {others[chosen].host}, or that host does not answer"
             raise AnsibleActionFail(f"{what}; run site.yml")
         cluster = parts.get(chosen) or {
-            **plan_beside(chosen, others[chosen].host, hostvars, nodes, fabric),
+            **plan_cluster_beside(chosen, others[chosen].host, hostvars, nodes, fabric),
             "given": others[chosen].settings,
         }
         status.update({key: status["groups"][chosen][key] for key in ("ray", "serving")})
@@ -105,7 +105,7 @@ def group_of(cluster: Mapping[str, Any]) -> str:
     return str(cluster.get("group") or "")
 
 
-def of_group(runs: Sequence[dict[str, Any]], cluster: Mapping[str, Any]) -> list[dict[str, Any]]:
+def runs_of_group(runs: Sequence[dict[str, Any]], cluster: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Earlier results of the same serving group; all where there is no plan. Those of earlier versions do not say of
     which one they are."""
     group = group_of(cluster)

@@ -216,7 +216,7 @@ class Health(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def page_process(cluster: Cluster) -> Iterator[console_service.Collector]:
+def page_process(cluster: Cluster) -> Iterator[console_service.ConsoleCollector]:
     """The page's process and root's part, as two threads of this one; every round is at once."""
     config = {
         "host": NAMES[0],
@@ -234,13 +234,13 @@ def page_process(cluster: Cluster) -> Iterator[console_service.Collector]:
         return made
 
     audit, controller = str(cluster.folder / "audit.jsonl"), str(cluster.folder / "controller.json")
-    hands = console_hands.Hands(config, of_group, cluster.run, audit, controller)
+    hands = console_hands.ConsoleHands(config, of_group, cluster.run, audit, controller)
     ours, theirs = socket.socketpair()
-    guard = console_hands.Guard(hands, watchdog_hands.Hands())
+    guard = console_hands.ConsoleGuard(hands, watchdog_hands.Hands())
     threading.Thread(target=guard.serve, args=(theirs,), daemon=True).start()
-    remote = console_hands.Remote(ours)
-    collector = console_service.Collector(config, remote, cluster.fetch)
-    server = console_service.Server(f"{cluster.folder}/console/console.sock", "root")
+    remote = console_hands.ConsoleRemote(ours)
+    collector = console_service.ConsoleCollector(config, remote, cluster.fetch)
+    server = console_service.ConsoleServer(f"{cluster.folder}/console/console.sock", "root")
     server.collector, server.hands = collector, remote
     ended = threading.Event()
 

@@ -55,7 +55,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     }.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
-    host = exporter.Host(str(root), lambda argv: (0, "95.1, 88, 1650, 99, 0x40\n", ""))
+    host = exporter.ExportedHost(str(root), lambda argv: (0, "95.1, 88, 1650, 99, 0x40\n", ""))
     host.front.take(b"<190>Nov 22 23:00:00 sparkthor_front: alice mini 200 0.100 5 6")
     found: dict[str, set[str]] = {name: {"le"} for name in vllm_names()}
     for line in host.page(["p0"]).splitlines():

@@ -18,7 +18,8 @@ SOUND = {
     "module_utils/_lib/files.py": "import os\n",
     "module_utils/_network/netplan.py": "from .._lib.files import write_atomic\nfrom . import routes\n",
     "module_utils/_network/routes.py": "",
-    "module_utils/_onhost/watchdog.py": "from .._lib import files\n",
+    "module_utils/_onhost/watchdog.py": "from .._lib import files\n"
+    "class Wanted: ...\ndef read_it(): ...\ndef _read_it(): ...\ndef read(): ...\ndef plan(): ...\n",
     "plugin_utils/_plan/fabric.py": f"from {OURS}.module_utils._network import netplan\n",
 }
 
@@ -92,6 +93,18 @@ def test_a_sound_tree(tmp_path: Path) -> None:
             "async def turn():\n" + "    pass\n" * house.FUNCTION_LIMIT,
             f"module_utils._onhost.watchdog.turn has {house.FUNCTION_LIMIT + 1} lines, "
             f"more than {house.FUNCTION_LIMIT}: split it, or say in LONG_FUNCTIONS why not",
+        ),
+        (
+            "plugin_utils/_plan/fabric.py",
+            "class Wanted:\n    pass\n\n\ndef plan_it():\n    pass\n\n\ndef plan():\n    pass\n",
+            "module_utils._onhost.watchdog and plugin_utils._plan.fabric each define Wanted: "
+            "give each a name of its own",
+        ),
+        (
+            "plugin_utils/_plan/fabric.py",
+            "def read_it():\n    pass\n\n\ndef read():\n    pass\n\n\ndef _read_it():\n    pass\n",
+            "module_utils._onhost.watchdog and plugin_utils._plan.fabric each define read_it: "
+            "give each a name of its own",
         ),
     ],
 )

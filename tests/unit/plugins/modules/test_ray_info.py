@@ -22,7 +22,7 @@ from ansible_collections.sparkthor.cluster.plugins.modules import ray_info
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "ray"
 ADDRESSES = ("10.89.0.10", "10.89.0.11", "10.89.0.12")
-OK = ray_probe.Probe("x", ray_probe.OK, 1.0)
+OK = ray_probe.RayProbe("x", ray_probe.OK, 1.0)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def run(capsys, monkeypatch, tmp_path):
 
 
 def captured(case):
-    view = ray_members.read_engine(json.loads((FIXTURES / f"{case}.engine.json").read_text()))
+    view = ray_members.read_engine_view(json.loads((FIXTURES / f"{case}.engine.json").read_text()))
     return ray_health.Answers(OK, (OK,), view, dict.fromkeys(ADDRESSES, OK))
 
 
@@ -113,14 +113,14 @@ def test_a_death_that_was_not_made_good_is_found(run):
 
 
 def test_a_cluster_that_is_not_there_is_data(run):
-    result = run(ray_health.Answers(ray_probe.Probe("gcs", ray_probe.REFUSED), (), None, {}))
+    result = run(ray_health.Answers(ray_probe.RayProbe("gcs", ray_probe.REFUSED), (), None, {}))
     assert result["healthy"] is False
     assert [problem["code"] for problem in result["problems"]] == ["gcs_refused"]
     assert result["alive"] == []
 
 
 def test_a_refused_token_is_final(run):
-    refused = ray_probe.Probe("engine", ray_probe.UNAUTHORIZED, 300.0, "AuthenticationError: InvalidAuthToken")
+    refused = ray_probe.RayProbe("engine", ray_probe.UNAUTHORIZED, 300.0, "AuthenticationError: InvalidAuthToken")
     result = run(ray_health.Answers(OK, (refused,), None, {}), wait=600)
     assert result["final"] is True
     assert result["waited_seconds"] < 5

@@ -25,7 +25,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import ready as _ready
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import (
     Entry,
-    Link,
+    StoreLink,
     revision_folder,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import private_store
@@ -138,7 +138,7 @@ LINKS = [{"netdev": "p0", "address": "10.0.0.1/24"}]
     ],
 )
 def test_netplan(monkeypatch: pytest.MonkeyPatch, state: str, world: dict[str, Any], words: str) -> None:
-    decision = netplan_change.Decision(changed=world.get("changed", False))
+    decision = netplan_change.NetplanDecision(changed=world.get("changed", False))
     monkeypatch.setattr(netplan_change, "armed", lambda: world.get("armed", False))
     monkeypatch.setattr(netplan_change.job, "live_links", dict)
     monkeypatch.setattr(netplan_change.job, "live_routes", list)
@@ -159,7 +159,7 @@ def test_models_are_right_by_record_alone(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "config.json").write_text("{}")
     entries = [Entry("config.json", 2, hashlib.sha256(b"{}").hexdigest())]
-    links = [Link("again.json", "config.json")]
+    links = [StoreLink("again.json", "config.json")]
     assert not store.as_recorded("m", entries)
     store.commit("m", entries, [])
     assert store.as_recorded("m", entries)

@@ -36,15 +36,15 @@ def docker(monkeypatch: pytest.MonkeyPatch) -> Docker:
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> image_host.Host:
-    return image_host.Host(str(tmp_path / "work"), 60)
+def host(tmp_path: Path) -> image_host.DockerHost:
+    return image_host.DockerHost(str(tmp_path / "work"), 60)
 
 
 def inspected(name: str) -> tuple[int, str, str]:
     return 0, json.dumps([{"Id": name, "Architecture": "arm64", "Config": {"Labels": None}}]), ""
 
 
-def test_a_failed_command_of_docker_says_why(host: image_host.Host, docker: Docker) -> None:
+def test_a_failed_command_of_docker_says_why(host: image_host.DockerHost, docker: Docker) -> None:
     with pytest.raises(EngineError, match="docker pull own/vllm: Error: No such image"):
         host.docker("pull", "own/vllm")
     docker.answers["pull"] = (2, "", "")
@@ -52,13 +52,13 @@ def test_a_failed_command_of_docker_says_why(host: image_host.Host, docker: Dock
         host.docker("pull", "own/vllm")
 
 
-def test_whether_docker_answers(host: image_host.Host, docker: Docker) -> None:
+def test_whether_docker_answers(host: image_host.DockerHost, docker: Docker) -> None:
     assert host.answers() is False
     docker.answers["version"] = (0, "28.1\n", "")
     assert host.answers() is True
 
 
-def test_the_first_of_the_names_that_is_there(host: image_host.Host, docker: Docker) -> None:
+def test_the_first_of_the_names_that_is_there(host: image_host.DockerHost, docker: Docker) -> None:
     assert host.image("own/vllm:1", IMAGE) is None
     docker.answers[f"image inspect {IMAGE}"] = inspected(IMAGE)
     found = host.image("own/vllm:1", IMAGE)
@@ -74,14 +74,14 @@ def test_the_first_of_the_names_that_is_there(host: image_host.Host, docker: Doc
     ],
 )
 def test_docker_that_cannot_be_asked(
-    host: image_host.Host, docker: Docker, answer: tuple[int, str, str], words: str
+    host: image_host.DockerHost, docker: Docker, answer: tuple[int, str, str], words: str
 ) -> None:
     docker.answers["image inspect"] = answer
     with pytest.raises(EngineError, match=words):
         host.image(IMAGE)
 
 
-def test_an_image_is_probed_once(host: image_host.Host, docker: Docker) -> None:
+def test_an_image_is_probed_once(host: image_host.DockerHost, docker: Docker) -> None:
     docker.answers["run"] = (0, 'noise\n{"ray": "", "libraries": {}}\n', "")
     docker.answers["image inspect"] = inspected(IMAGE)
     found = host.probe(IMAGE)
@@ -90,14 +90,14 @@ def test_an_image_is_probed_once(host: image_host.Host, docker: Docker) -> None:
     assert host.records() == {IMAGE: found}
 
 
-def test_an_image_whose_python_does_not_run(host: image_host.Host, docker: Docker) -> None:
+def test_an_image_whose_python_does_not_run(host: image_host.DockerHost, docker: Docker) -> None:
     docker.answers["run"] = (126, "", "exec format error")
     with pytest.raises(EngineError, match=f"{IMAGE}: its Python cannot be run: .*exec format error"):
         host.probe(IMAGE)
     assert host.records() == {}
 
 
-def test_images_made_here_that_nobody_needs_are_removed(host: image_host.Host, docker: Docker) -> None:
+def test_images_made_here_that_nobody_needs_are_removed(host: image_host.DockerHost, docker: Docker) -> None:
     docker.answers["images"] = (0, "one\ntwo\none\n", "")
     docker.answers["image inspect"] = inspected(IMAGE)
     host.prune({"two"}, 0)

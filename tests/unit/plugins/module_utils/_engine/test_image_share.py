@@ -170,7 +170,7 @@ def test_a_disk_without_room_is_told_before_it_is_written(
     tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.pulled()
-    monkeypatch.setattr(image_host.Host, "size", lambda self, image: 1 << 60)
+    monkeypatch.setattr(image_host.DockerHost, "size", lambda self, image: 1 << 60)
     with pytest.raises(StoreError, match=r"own/vllm:1 for the other hosts needs .* more under"):
         image_share.save(params(tmp_path))
     assert "docker save" not in machine.verbs()

@@ -93,7 +93,7 @@ def test_what_names_other_documents() -> None:
     ],
 )
 def test_where_an_image_is_asked_for(name: str, place: tuple[str, str]) -> None:
-    assert registry.place_of(name) == place
+    assert registry.registry_place_of(name) == place
 
 
 class Handler(http.server.BaseHTTPRequestHandler):

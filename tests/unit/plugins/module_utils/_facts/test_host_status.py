@@ -28,7 +28,7 @@ ActiveState=inactive
 
 
 def test_units_are_read_and_absent_ones_left_out():
-    units = host_status.parse_units(SHOW, uptime=100.0)
+    units = host_status.parse_unit_states(SHOW, uptime=100.0)
     assert list(units) == ["sparkthor-ray"]
     ray = units["sparkthor-ray"]
     assert (ray["active"], ray["seconds"], ray["restarts"], ray["need_daemon_reload"]) == ("active", 60.0, 2, True)
@@ -36,7 +36,7 @@ def test_units_are_read_and_absent_ones_left_out():
 
 def test_a_unit_that_is_not_active_has_no_age():
     failed = SHOW.replace("ActiveState=active", "ActiveState=failed")
-    assert host_status.parse_units(failed, uptime=100.0)["sparkthor-ray"]["seconds"] is None
+    assert host_status.parse_unit_states(failed, uptime=100.0)["sparkthor-ray"]["seconds"] is None
 
 
 def test_only_known_plain_options_are_taken():

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.units import parse_show
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.units import parse_unit_show
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import (
     HostStateError,
 )
@@ -324,7 +324,7 @@ def test_template_instance_of_a_new_template(host: FakeHost) -> None:
 
 def test_show_with_too_few_blocks() -> None:
     with pytest.raises(HostStateError, match="answered 1 blocks for 2 units"):
-        parse_show("Id=a\n", ["a", "b"])
+        parse_unit_show("Id=a\n", ["a", "b"])
 
 
 def test_no_units_means_no_command(host: FakeHost) -> None:

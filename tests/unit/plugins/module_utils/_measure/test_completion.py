@@ -47,12 +47,12 @@ def test_parts_count_where_the_server_does_not():
 
 @pytest.mark.parametrize("lines", [[], [DONE], [part(role="assistant"), DONE], [b"garbage\n", b"data: {torn\n"]])
 def test_a_stream_without_a_token_is_an_error(lines):
-    with pytest.raises(serving.ServingError, match="without a token"):
+    with pytest.raises(serving.CompletionError, match="without a token"):
         serving.read_stream(lines, lambda: 1.0)
 
 
 def test_an_error_inside_the_stream():
-    with pytest.raises(serving.ServingError, match="out of memory"):
+    with pytest.raises(serving.CompletionError, match="out of memory"):
         serving.read_stream([b'data: {"error": {"message": "out of memory"}}\n'], lambda: 1.0)
 
 

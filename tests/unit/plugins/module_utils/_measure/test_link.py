@@ -124,5 +124,5 @@ def test_the_search_finds_the_mtu(real):
         asked.append(size)
         return size <= real
 
-    assert link.path_mtu("a", "b", 9000, echo) == real
+    assert link.measured_path_mtu("a", "b", 9000, echo) == real
     assert len(asked) < 20

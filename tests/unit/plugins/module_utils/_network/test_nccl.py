@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network.nccl import (
     NcclError,
-    Source,
+    NcclSource,
     edit,
     effective,
     split_lines,
@@ -81,7 +81,7 @@ def test_bad_settings(present: dict[str, str], absent: list[str], message: str) 
 
 def test_report() -> None:
     content = b"# ok\n # no\nNCCL_IB_DISABLE=1\nNCCL_IB_DISABLE=0\nNCCL_DEBUG =INFO\nexport NCCL_A=1\njunk\n\n"
-    report = Source("/etc/nccl.conf", "system", content).report({"NCCL_IB_DISABLE": "0", "NCCL_NET": "IB"})
+    report = NcclSource("/etc/nccl.conf", "system", content).report({"NCCL_IB_DISABLE": "0", "NCCL_NET": "IB"})
     assert report["settings"]["NCCL_IB_DISABLE"] == "1"
     assert report["differs"] == {"NCCL_IB_DISABLE": {"value": "1", "planned": "0"}}
     assert [(item["line"], item["text"]) for item in report["ineffective"]] == [
@@ -92,6 +92,6 @@ def test_report() -> None:
 
 
 def test_report_of_a_missing_file() -> None:
-    report = Source("/root/.nccl.conf", "home", None).report({})
+    report = NcclSource("/root/.nccl.conf", "home", None).report({})
     assert report["exists"] is False
     assert report["settings"] == {}

@@ -58,7 +58,7 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Sy
     monkeypatch.setattr(job, "live_links", dict)
     monkeypatch.setattr(job, "live_routes", list)
     monkeypatch.setattr(job, "generated_files", lambda root="": {})
-    monkeypatch.setattr(job, "management_problems", lambda plan: made.problems)
+    monkeypatch.setattr(job, "management_path_problems", lambda plan: made.problems)
     monkeypatch.setattr(job, "changed_since", lambda plan: [])
     monkeypatch.setattr(netplan_generator, "source_files", dict)
     monkeypatch.setattr(job, "BOOT_UNIT", str(tmp_path / "boot.service"))
@@ -71,12 +71,12 @@ PARAMS = {"token": "t", "rollback_timeout": 60, "path": "/etc/netplan/40-cx7.yam
 
 
 def armed_and_applied(systemd: Systemd) -> None:
-    change.arm_and_start(netplan_decision.Decision(), PARAMS, "mgmt0", str(systemd.folder))
+    change.arm_and_start(netplan_decision.NetplanDecision(), PARAMS, "mgmt0", str(systemd.folder))
     job.write_json(str(systemd.folder / "outcome.json"), {"token": "t", "result": "applied", "steps": [], "reason": ""})
 
 
 def test_the_timer_and_the_boot_unit_are_armed_before_the_change_starts(systemd: Systemd) -> None:
-    change.arm_and_start(netplan_decision.Decision(), PARAMS, "mgmt0", str(systemd.folder))
+    change.arm_and_start(netplan_decision.NetplanDecision(), PARAMS, "mgmt0", str(systemd.folder))
     assert systemd.units == [job.TIMER, change.APPLY_UNIT]
     assert systemd.folder.stat().st_mode & 0o777 == 0o700
     assert "def rollback" in (systemd.folder / "sparkthor_netplan/_network/netplan_job.py").read_text()
@@ -88,7 +88,7 @@ def test_the_timer_and_the_boot_unit_are_armed_before_the_change_starts(systemd:
 
 def test_a_way_back_that_is_killed_is_started_again(systemd: Systemd) -> None:
     """The timer comes once. What it starts ends well where nothing is armed any more, and is stopped with its files."""
-    change.arm_and_start(netplan_decision.Decision(), PARAMS, "mgmt0", str(systemd.folder))
+    change.arm_and_start(netplan_decision.NetplanDecision(), PARAMS, "mgmt0", str(systemd.folder))
     [armed] = [line for line in systemd.lines if f"--unit={job.TIMER} " in line]
     assert "--property=Restart=on-failure" in armed
     [started] = [line for line in systemd.lines if f"--unit={change.APPLY_UNIT} " in line]
@@ -101,7 +101,7 @@ def test_a_way_back_that_is_killed_is_started_again(systemd: Systemd) -> None:
 
 def test_what_is_armed_runs_without_the_collection(systemd: Systemd) -> None:
     """As systemd starts it: another working directory, and nothing but the copies to import."""
-    change.arm_and_start(netplan_decision.Decision(), PARAMS, "mgmt0", str(systemd.folder))
+    change.arm_and_start(netplan_decision.NetplanDecision(), PARAMS, "mgmt0", str(systemd.folder))
     (systemd.folder / "plan.json").unlink()
     program = [sys.executable, "-S", str(systemd.folder / "job.py"), "rollback", str(systemd.folder)]
     done = subprocess.run(program, cwd="/", env={}, capture_output=True, text=True, timeout=60, check=False)
@@ -112,7 +112,7 @@ def test_a_floating_address_is_not_recorded(systemd: Systemd, monkeypatch: pytes
     """Or losing it to another head would count as the loss of the way in, and a rollback would take it from there."""
     live = {"mgmt0": {"addresses": {"10.0.0.1/24": GLOBAL, "10.0.0.100/24": GLOBAL}}}
     monkeypatch.setattr(job, "live_links", lambda: live)
-    decision = netplan_decision.Decision(floating=["10.0.0.100"])
+    decision = netplan_decision.NetplanDecision(floating=["10.0.0.100"])
     change.arm_and_start(decision, PARAMS, "mgmt0", str(systemd.folder))
     plan = json.loads((systemd.folder / "plan.json").read_text())
     assert plan["live"] == {"mgmt0": {"addresses": {"10.0.0.1/24": GLOBAL}}}
@@ -126,10 +126,12 @@ def test_a_rollback_that_could_not_be_written_down_is_no_confirmation(
     """The disk was full: what was written when the change was made still stands there, or nothing does."""
     armed_and_applied(systemd)
     monkeypatch.setattr(change, "_systemd_run", lambda *arguments: (systemd.folder / "plan.json").unlink())
-    real = job.read_json
+    real = job.read_netplan_json
     answers = iter([said or None])
     monkeypatch.setattr(
-        job, "read_json", lambda path: next(answers, said) if not change.armed(str(systemd.folder)) else real(path)
+        job,
+        "read_netplan_json",
+        lambda path: next(answers, said) if not change.armed(str(systemd.folder)) else real(path),
     )
     systemd.problems = ["mgmt0 lost 10.0.0.1/24"]
     answer = change.confirm("t", folder=str(systemd.folder))
@@ -141,7 +143,7 @@ def test_what_cannot_be_armed_is_not_started(systemd: Systemd, refuse: str) -> N
     systemd.refuse = refuse
     systemd.timer = bool(refuse)
     with pytest.raises(netplan_decision.ChangeError):
-        change.arm_and_start(netplan_decision.Decision(), PARAMS, "mgmt0", str(systemd.folder))
+        change.arm_and_start(netplan_decision.NetplanDecision(), PARAMS, "mgmt0", str(systemd.folder))
     assert change.APPLY_UNIT not in systemd.units
     assert not systemd.folder.exists()
     assert not Path(job.BOOT_UNIT).exists()
@@ -210,7 +212,7 @@ def test_a_sound_change_may_stay_armed(systemd: Systemd) -> None:
 
 
 def test_links_that_did_not_stay_as_planned_are_taken_back(systemd: Systemd, monkeypatch: pytest.MonkeyPatch) -> None:
-    decision = netplan_decision.Decision(expect=[{"netdev": "fab0", "address": "10.9.0.1/24", "mtu": 9000}])
+    decision = netplan_decision.NetplanDecision(expect=[{"netdev": "fab0", "address": "10.9.0.1/24", "mtu": 9000}])
     change.arm_and_start(decision, PARAMS, "mgmt0", str(systemd.folder))
     job.write_json(str(systemd.folder / "outcome.json"), {"token": "t", "result": "applied", "steps": [], "reason": ""})
     live = {"fab0": {"up": True, "mtu": 1500, "addresses": {"10.9.0.1/24": GLOBAL}}}

@@ -76,7 +76,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     return made
 
 
-def present(**over: Any) -> netplan_decision.Decision:
+def present(**over: Any) -> netplan_decision.NetplanDecision:
     params = {
         "path": "/etc/netplan/40-cx7.yaml",
         "links": [LINK],
@@ -287,7 +287,7 @@ def test_the_way_in_is_never_a_fabric_nic(host: Host) -> None:
         present(links=[{**LINK, "netdev": "mgmt0"}])
 
 
-def absent(management: str = "mgmt0") -> netplan_decision.Decision:
+def absent(management: str = "mgmt0") -> netplan_decision.NetplanDecision:
     return netplan_decision.decide_absent(
         {"path": "/etc/netplan/40-cx7.yaml", "accept": [], "floating": []}, management
     )

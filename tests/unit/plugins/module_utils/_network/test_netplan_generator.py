@@ -76,7 +76,7 @@ def test_generate_without_netplan(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_owner(path: str, owner: str) -> None:
-    assert netplan_generator.owner_of(path) == owner
+    assert netplan_generator.file_owner_of(path) == owner
 
 
 @pytest.mark.parametrize(("version", "renderer"), BOTH)

@@ -388,9 +388,9 @@ def test_write_state_is_exact_and_says_whether_it_changed(tmp_path: Path) -> Non
 
 def test_read_json_of_a_torn_file(tmp_path: Path) -> None:
     (tmp_path / "x").write_text('{"a": ')
-    assert job.read_json(str(tmp_path / "x")) is None
+    assert job.read_netplan_json(str(tmp_path / "x")) is None
     (tmp_path / "x").write_text("[1]")
-    assert job.read_json(str(tmp_path / "x")) is None
+    assert job.read_netplan_json(str(tmp_path / "x")) is None
 
 
 def test_parse_links() -> None:
@@ -476,5 +476,5 @@ def test_only_the_way_ins_own_default_route_counts(
     links = {"mgmt0": {"up": True, "addresses": {"10.0.0.1/24": GLOBAL}}}
     monkeypatch.setattr(job, "live_links", lambda: links)
     monkeypatch.setattr(job, "live_routes", lambda: ["-4 default via 10.0.0.9 dev mgmt0 proto static metric 105"])
-    assert job.management_problems({"management": "mgmt0", "live": links, "routes": [route]}) == lost
+    assert job.management_path_problems({"management": "mgmt0", "live": links, "routes": [route]}) == lost
     assert job.run(["sh", "-c", "echo out; echo err >&2; exit 3"]) == (3, "out\n", "err\n")

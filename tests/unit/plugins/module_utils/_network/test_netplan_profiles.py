@@ -66,7 +66,7 @@ def test_the_profiles_are_taken_for_ours_and_for_what_the_plan_wants(version: st
         if path.startswith(("/run/NetworkManager", "/run/udev"))
     }
     names = {link["netdev"] for link in links}
-    assert {netplan_generator.owner_of(path) for path in generated if path.startswith(FOLDER)} == names
+    assert {netplan_generator.file_owner_of(path) for path in generated if path.startswith(FOLDER)} == names
     assert netplan_generator.pending_edits(generated, {}, names) == []
     contents = [state["content"] for path, state in generated.items() if path.startswith(FOLDER)]
     assert netplan_others.configured_addresses(contents) == {link["address"] for link in links}

@@ -281,7 +281,7 @@ def test_cage_and_half_without_help_of_the_driver() -> None:
 
 
 def test_path_mtu() -> None:
-    assert [rdma.path_mtu(mtu) for mtu in (None, 100, 1500, 4200, 9000)] == [None, None, 1024, 4096, 4096]
+    assert [rdma.rdma_path_mtu(mtu) for mtu in (None, 100, 1500, 4200, 9000)] == [None, None, 1024, 4096, 4096]
 
 
 def test_sysfs_survives_odd_names(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ class Site:
         self.sides: dict[str, Any] = {}
         self.said: list[str] = []
 
-    def settings(self, host: str, script: str = STAY, **more: Any) -> rank_link.Settings:
+    def settings(self, host: str, script: str = STAY, **more: Any) -> rank_link.RankLinkSettings:
         values = {
             "host": host,
             "head": "one",
@@ -52,7 +52,7 @@ class Site:
             "patience": 5.0,
             "retry": 0.05,
         }
-        return rank_link.Settings(**{**values, **more})
+        return rank_link.RankLinkSettings(**{**values, **more})
 
     def start(self, host: str, script: str = STAY, token: str = TOKEN, **more: Any) -> Any:
         settings = self.settings(host, script, **more)

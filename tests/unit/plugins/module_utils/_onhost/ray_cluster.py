@@ -35,7 +35,7 @@ def config(**changes: Any) -> ray_config.Config:
 
 
 def engine_view(case: str) -> ray_members.View:
-    return ray_members.read_engine(json.loads(text(f"{case}.engine.json")))
+    return ray_members.read_engine_view(json.loads(text(f"{case}.engine.json")))
 
 
 def http(status: int, body: str) -> bytes:

@@ -34,7 +34,7 @@ def test_simple_tasks(said: tuple[str, ...], right: int, wrong: str) -> None:
 
 def test_what_is_thought_counts() -> None:
     thought = {"choices": [{"message": {"reasoning": "it is 42", "content": None}}]}
-    assert answers.text_of(thought) == "it is 42"
+    assert answers.answer_text(thought) == "it is 42"
 
 
 def engine(request: Callable[..., tuple[int, str]]) -> dict[str, Any]:

@@ -31,14 +31,14 @@ class Moved:
 
 
 @pytest.fixture(name="made")
-def _made(tmp_path: Path) -> tuple[console_hands.Hands, Moved]:
+def _made(tmp_path: Path) -> tuple[console_hands.ConsoleHands, Moved]:
     moved = Moved()
     audit, controller = str(tmp_path / "audit"), str(tmp_path / "controller")
-    made = console_hands.Hands(CONFIG, lambda _group, _check: moved, lambda *_: (1, "", ""), audit, controller)  # type: ignore[arg-type,return-value]
+    made = console_hands.ConsoleHands(CONFIG, lambda _group, _check: moved, lambda *_: (1, "", ""), audit, controller)  # type: ignore[arg-type,return-value]
     return made, moved
 
 
-def test_a_wish_says_who_and_why(made: tuple[console_hands.Hands, Moved]) -> None:
+def test_a_wish_says_who_and_why(made: tuple[console_hands.ConsoleHands, Moved]) -> None:
     hands, moved = made
     job = hands.act(WISH)
     while job["state"] == "running":
@@ -50,7 +50,7 @@ def test_a_wish_says_who_and_why(made: tuple[console_hands.Hands, Moved]) -> Non
     assert len(moved.asked) == 1
 
 
-def test_a_wish_that_fails_says_so(made: tuple[console_hands.Hands, Moved]) -> None:
+def test_a_wish_that_fails_says_so(made: tuple[console_hands.ConsoleHands, Moved]) -> None:
     hands, moved = made
     moved.problem = control.ControlError("2 requests are still running")
     job = hands.act(WISH)
@@ -75,32 +75,32 @@ def test_a_wish_that_fails_says_so(made: tuple[console_hands.Hands, Moved]) -> N
     ],
 )
 def test_a_wish_that_is_none_is_refused_and_written_down(
-    made: tuple[console_hands.Hands, Moved], more: dict[str, Any]
+    made: tuple[console_hands.ConsoleHands, Moved], more: dict[str, Any]
 ) -> None:
     hands, moved = made
-    with pytest.raises(console_hands.Refused):
+    with pytest.raises(console_hands.ConsoleRefused):
         hands.act({**WISH, **more})
     assert moved.asked == []
     assert [line["state"] for line in hands.audit()] == ["refused"]
 
 
-def test_the_audit_is_bounded(made: tuple[console_hands.Hands, Moved]) -> None:
+def test_the_audit_is_bounded(made: tuple[console_hands.ConsoleHands, Moved]) -> None:
     hands, _moved = made
     for number in range(console_hands.AUDIT_LINES + 5):
-        with pytest.raises(console_hands.Refused):
+        with pytest.raises(console_hands.ConsoleRefused):
             hands.act({"do": str(number)})
     assert len(hands.audit()) == console_hands.AUDIT_LINES
 
 
-def test_the_journal_of_other_units_is_not_read(made: tuple[console_hands.Hands, Moved]) -> None:
+def test_the_journal_of_other_units_is_not_read(made: tuple[console_hands.ConsoleHands, Moved]) -> None:
     hands, _moved = made
     for group, of, lines in (("b", "engine", 5), ("", "sshd", 5), ("", "engine", 5000), ("", "engine", 0)):
-        with pytest.raises(console_hands.Refused):
+        with pytest.raises(console_hands.ConsoleRefused):
             hands.journal(group, of, lines)
 
 
-def test_the_guard_does_nothing_else(made: tuple[console_hands.Hands, Moved]) -> None:
-    guard = console_hands.Guard(made[0], watchdog_hands.Hands())
+def test_the_guard_does_nothing_else(made: tuple[console_hands.ConsoleHands, Moved]) -> None:
+    guard = console_hands.ConsoleGuard(made[0], watchdog_hands.Hands())
     for what in ("run", "write", "remove", "token", "shell", None):
         with pytest.raises(OSError, match="does not do that"):
             guard.answer({"do": what, "argv": ["id"], "path": "/etc/shadow", "text": "x"})

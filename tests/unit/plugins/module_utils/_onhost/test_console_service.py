@@ -51,7 +51,7 @@ def test_one_document_of_three_groups_and_two_heads(tmp_path: Path, monkeypatch:
             raise ValueError("what nobody expects")
         return pages.get((address, path), "")
 
-    collector = console_service.Collector(CONFIG, Hands(), fetch, lambda: 101.0)  # type: ignore[arg-type]
+    collector = console_service.ConsoleCollector(CONFIG, Hands(), fetch, lambda: 101.0)  # type: ignore[arg-type]
     collector.round()
     found = collector.document
     assert [(group["name"], group["state"]) for group in found["groups"]] == [

@@ -40,7 +40,7 @@ def host(tmp_path):
     fill(tmp_path, f"{port}/counters/port_xmit_data", "25\n")
     fill(tmp_path, f"{port}/counters/symbol_error", "N/A\n")
     fill(tmp_path, "run/sparkthor/watchdog/metrics.prom", "sparkthor_serving_healthy 1\n")
-    return exporter.Host(str(tmp_path))
+    return exporter.ExportedHost(str(tmp_path))
 
 
 def test_gpus(tmp_path):
@@ -48,7 +48,7 @@ def test_gpus(tmp_path):
         return 0, "95.1, 88, 1650, 99, 0x40\n[N/A], 46, 208, [N/A], 0x1\n", ""
 
     fill(tmp_path, gpu_state.LIMIT_UNIT.lstrip("/"), "[Service]\nExecStart=nvidia-smi --lock-gpu-clocks=0,2000\n")
-    page = exporter.Host(str(tmp_path), run).page([])
+    page = exporter.ExportedHost(str(tmp_path), run).page([])
     for line in (
         'sparkthor_gpu_clock_limit_hertz{gpu="0"} 2000000000',
         'sparkthor_gpu_power_watts{gpu="0"} 95.1',
@@ -97,7 +97,7 @@ def test_the_format_is_prometheus_own(host):
 
 
 def test_a_host_without_anything(tmp_path):
-    assert exporter.Host(str(tmp_path)).page([]) == ""
+    assert exporter.ExportedHost(str(tmp_path)).page([]) == ""
 
 
 def test_labels_are_escaped():
@@ -183,11 +183,11 @@ def test_an_address_that_is_not_there_ends_with_a_status_to_try_again(capsys):
     ],
 )
 def test_the_firewall_counts_as_closed_only_while_its_watch_says_so(tmp_path, state, closed):
-    assert "sparkthor_firewall" not in exporter.Host(str(tmp_path)).page([])
+    assert "sparkthor_firewall" not in exporter.ExportedHost(str(tmp_path)).page([])
     fill(tmp_path, exporter.FIREWALL_RULES.lstrip("/"), "")
     if state:
         fill(tmp_path, exporter.FIREWALL_STATE.lstrip("/"), state % {"now": time.time()} if "%" in state else state)
-    page = exporter.Host(str(tmp_path)).page([])
+    page = exporter.ExportedHost(str(tmp_path)).page([])
     assert f"\nsparkthor_firewall_closed {closed}\n" in page
     assert ("\nsparkthor_firewall_reloads_total 2\n" in page) == ("reloads" in state)
 
@@ -209,14 +209,14 @@ def test_the_firewall_counts_as_closed_only_while_its_watch_says_so(tmp_path, st
 )
 def test_what_the_front_proxys_user_wrote_ends_no_page(tmp_path, said):
     fill(tmp_path, exporter.TOKENS_USED.lstrip("/"), said)
-    assert "sparkthor_front_key_" not in exporter.Host(str(tmp_path)).page([])
+    assert "sparkthor_front_key_" not in exporter.ExportedHost(str(tmp_path)).page([])
 
 
 def test_what_keys_used_is_there_where_one_has_a_limit(tmp_path):
     path = tmp_path / exporter.TOKENS_USED.lstrip("/")
     path.parent.mkdir(parents=True)
     path.write_text('{"ci": {"minute": 7, "month": 46, "unseen": 2, "limits": {"month": 5000}}}')
-    lines = exporter.Host(str(tmp_path)).page([]).splitlines()
+    lines = exporter.ExportedHost(str(tmp_path)).page([]).splitlines()
     assert 'sparkthor_front_key_tokens{key="ci",period="minute"} 7' in lines
     assert 'sparkthor_front_key_tokens{key="ci",period="month"} 46' in lines
     assert 'sparkthor_front_key_tokens_limit{key="ci",period="month"} 5000' in lines

@@ -119,7 +119,7 @@ def test_a_head_proves_its_own_generation(tmp_path: Path) -> None:
     assert former_head.Identity.read(str(path), str).proof(NONCE) == ""
     credentials.mkdir()
     (credentials / "ray_token").write_text(f"{TOKEN}\n")
-    assert former_head.read_token({"CREDENTIALS_DIRECTORY": str(credentials)}) == TOKEN
+    assert former_head.read_former_token({"CREDENTIALS_DIRECTORY": str(credentials)}) == TOKEN
 
 
 def test_a_successor_with_another_name_is_known_by_its_machine() -> None:

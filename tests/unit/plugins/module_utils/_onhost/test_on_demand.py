@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.on_demand import (
+    DemandSeen,
     Policy,
-    Seen,
     Switch,
     decide,
     hours,
@@ -21,8 +21,8 @@ POLICIES = {"night": Policy(1800, 600, (480, 1080)), "any": Policy(60, 600, None
 AWAKE = {"serves": "any", "since": NOW - 700, "used": NOW - 1}
 
 
-def seen(**more: Any) -> Seen:
-    return Seen(**{"now": NOW, "minute": 1200.0, "used": NOW - 7200, **more})
+def seen(**more: Any) -> DemandSeen:
+    return DemandSeen(**{"now": NOW, "minute": 1200.0, "used": NOW - 7200, **more})
 
 
 @pytest.mark.parametrize(

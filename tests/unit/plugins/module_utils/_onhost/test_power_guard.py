@@ -30,7 +30,7 @@ class World:
         self.plug.chmod(0o755)
         self.guard = self.start()
 
-    def start(self) -> power_guard.Service:
+    def start(self) -> power_guard.PowerService:
         hosts = {
             host: {
                 "addresses": [f"10.0.0.{number}"],
@@ -38,7 +38,7 @@ class World:
             }
             for number, host in ((2, "b"), (3, "c"))
         }
-        return power_guard.Service(
+        return power_guard.PowerService(
             {"after": 900, "pause": 60, "hosts": hosts},
             str(self.folder / "switched.json"),
             reaches=lambda address: self.here[address],

@@ -71,12 +71,12 @@ def test_a_configuration_that_is_missing_is_no_reason_to_try_again(tmp_path: Pat
 
 def test_the_token_is_a_credential(tmp_path: Path) -> None:
     (tmp_path / "ray_token").write_text("secret\n")
-    assert rank_group.read_token({"CREDENTIALS_DIRECTORY": str(tmp_path)}) == "secret"
+    assert rank_group.read_rank_token({"CREDENTIALS_DIRECTORY": str(tmp_path)}) == "secret"
     (tmp_path / "ray_token").write_text("\n")
     with pytest.raises(rank_link.GroupError, match="is empty"):
-        rank_group.read_token({"CREDENTIALS_DIRECTORY": str(tmp_path)})
+        rank_group.read_rank_token({"CREDENTIALS_DIRECTORY": str(tmp_path)})
     with pytest.raises(rank_link.GroupError, match=r"sparkthor-vllm\.service"):
-        rank_group.read_token({"CREDENTIALS_DIRECTORY": os.devnull})
+        rank_group.read_rank_token({"CREDENTIALS_DIRECTORY": os.devnull})
 
 
 def test_systemd_hears_that_the_loop_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -206,7 +206,7 @@ def test_strange_words_of_a_worker_end_its_connection(tmp_path: Path, word: dict
         site.start("one")
         await until((tmp_path / "state.json").exists)
         reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
-        link = rank_link.Link(reader, writer, 5)
+        link = rank_link.RankLink(reader, writer, 5)
         nonce = str((await link.receive())["nonce"])
         proof = rank_link.proof(TOKEN, "worker", nonce, "1", "two", "i")
         await link.send(host="two", instance="i", nonce="1", proof=proof)

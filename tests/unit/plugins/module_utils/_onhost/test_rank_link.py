@@ -22,16 +22,16 @@ GROUP = {
 
 
 def test_settings_take_what_they_know_and_need_what_has_no_default() -> None:
-    settings = rank_link.Settings.from_dict({**GROUP, "patience": 3.0, "of a later release": 1})
+    settings = rank_link.RankLinkSettings.from_dict({**GROUP, "patience": 3.0, "of a later release": 1})
     assert settings.patience == 3.0
-    assert settings.heartbeat == rank_link.Settings.heartbeat
+    assert settings.heartbeat == rank_link.RankLinkSettings.heartbeat
     with pytest.raises(TypeError, match="command"):
-        rank_link.Settings.from_dict({key: value for key, value in GROUP.items() if key != "command"})
+        rank_link.RankLinkSettings.from_dict({key: value for key, value in GROUP.items() if key != "command"})
 
 
 def test_every_member_but_the_head_is_a_worker() -> None:
-    worker = rank_link.Settings.from_dict(GROUP)
-    head = rank_link.Settings.from_dict({**GROUP, "host": "one"})
+    worker = rank_link.RankLinkSettings.from_dict(GROUP)
+    head = rank_link.RankLinkSettings.from_dict({**GROUP, "host": "one"})
     assert (worker.is_head, head.is_head) == (False, True)
     assert worker.workers == head.workers == ["two", "three"]
 
@@ -72,7 +72,9 @@ def test_a_generation_that_cannot_be_remembered_is_no_generation(tmp_path: Path)
         rank_link.remember(str(path), 7)
 
 
-def connected(story: Callable[[rank_link.Link, asyncio.StreamWriter], Awaitable[None]], silence: float = 5.0) -> None:
+def connected(
+    story: Callable[[rank_link.RankLink, asyncio.StreamWriter], Awaitable[None]], silence: float = 5.0
+) -> None:
     """Run a story with a link over loopback and the bare other end of it."""
 
     async def main() -> None:
@@ -83,7 +85,7 @@ def connected(story: Callable[[rank_link.Link, asyncio.StreamWriter], Awaitable[
 
         server = await asyncio.start_server(accept, "127.0.0.1", 0)
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname(), limit=rank_link.LINE_LIMIT)
-        link, other = rank_link.Link(reader, writer, silence), await others.get()
+        link, other = rank_link.RankLink(reader, writer, silence), await others.get()
         try:
             await story(link, other)
         finally:
@@ -95,7 +97,7 @@ def connected(story: Callable[[rank_link.Link, asyncio.StreamWriter], Awaitable[
 
 
 def test_messages_cross_a_link_one_by_one() -> None:
-    async def story(link: rank_link.Link, other: asyncio.StreamWriter) -> None:
+    async def story(link: rank_link.RankLink, other: asyncio.StreamWriter) -> None:
         other.write(b'{"phase": "run"}\n{"generation": 2}\n')
         assert await link.receive() == {"phase": "run"}
         assert await link.receive() == {"generation": 2}
@@ -105,7 +107,7 @@ def test_messages_cross_a_link_one_by_one() -> None:
 
 @pytest.mark.parametrize("line", [b"[1]\n", b"rubbish\n", b"x" * 2 * rank_link.LINE_LIMIT + b"\n", b""])
 def test_whatever_is_no_message_breaks_the_link(line: bytes) -> None:
-    async def story(link: rank_link.Link, other: asyncio.StreamWriter) -> None:
+    async def story(link: rank_link.RankLink, other: asyncio.StreamWriter) -> None:
         other.write(line)
         other.close()
         with pytest.raises(rank_link.BROKEN):
@@ -115,7 +117,7 @@ def test_whatever_is_no_message_breaks_the_link(line: bytes) -> None:
 
 
 def test_silence_breaks_the_link() -> None:
-    async def story(link: rank_link.Link, _other: asyncio.StreamWriter) -> None:
+    async def story(link: rank_link.RankLink, _other: asyncio.StreamWriter) -> None:
         with pytest.raises(asyncio.TimeoutError):
             await link.receive()
 
@@ -127,12 +129,12 @@ def test_what_is_sent_is_what_the_other_side_receives() -> None:
         received: asyncio.Queue[Any] = asyncio.Queue()
 
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            link = rank_link.Link(reader, writer, 5.0)
+            link = rank_link.RankLink(reader, writer, 5.0)
             await received.put(await link.receive())
             link.close()
 
         server = await asyncio.start_server(accept, "127.0.0.1", 0)
-        link = rank_link.Link(*await asyncio.open_connection(*server.sockets[0].getsockname()), 5.0)
+        link = rank_link.RankLink(*await asyncio.open_connection(*server.sockets[0].getsockname()), 5.0)
         await link.send(state=rank_link.STANDBY, stale=["/etc/ä"])
         found = [await received.get()]
         link.close()

@@ -26,7 +26,7 @@ from tests.unit.plugins.module_utils._onhost.rank_site import HOSTS, TOKEN, Site
 
 def test_a_head_without_the_token_is_not_obeyed(tmp_path: Path) -> None:
     async def imposter(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        link = rank_link.Link(reader, writer, 1)
+        link = rank_link.RankLink(reader, writer, 1)
         await link.send(nonce="0")
         await link.receive()
         await link.send(proof="0" * 64)
@@ -81,7 +81,7 @@ def test_a_head_that_falls_silent_is_left_after_a_while(tmp_path: Path) -> None:
             site.start(host, silence=0.5, patience=1.0)
         await site.running()
 
-        async def frozen(link: rank_link.Link) -> rank_head.Member:
+        async def frozen(link: rank_link.RankLink) -> rank_head.Member:
             raise ValueError(await asyncio.sleep(60))
 
         # a frozen head keeps its connections open and answers nobody
@@ -184,7 +184,7 @@ def test_a_rank_that_cannot_be_started_ends_the_generation_with_its_reason(tmp_p
 )
 def test_strange_words_of_a_head_end_a_connection_and_nothing_else(tmp_path: Path, word: str) -> None:
     async def strange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        link = rank_link.Link(reader, writer, 5)
+        link = rank_link.RankLink(reader, writer, 5)
         with contextlib.suppress(*rank_link.BROKEN):
             await link.send(nonce="0")
             hello = await link.receive()

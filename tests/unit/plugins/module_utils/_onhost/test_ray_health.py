@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.unit.plugins.module_utils._onhost.ray_cluster import ADDRESSES, FIXTURES, config, engine_view, http, text
 
-OK = ray_probe.Probe("x", ray_probe.OK, 1.0)
+OK = ray_probe.RayProbe("x", ray_probe.OK, 1.0)
 
 
 def dashboard_view(case):
@@ -90,7 +90,7 @@ def test_half_started_cluster_has_no_rows():
 
 
 def test_a_raylet_killed_a_moment_ago_is_still_listed_alive():
-    refused = ray_probe.Probe("raylet rx-h2", ray_probe.REFUSED, 0.2)
+    refused = ray_probe.RayProbe("raylet rx-h2", ray_probe.REFUSED, 0.2)
     view = dashboard_view("raylet_killed")
     result = ray_health.assess(
         config(), answers(view, raylets={ADDRESSES[0]: OK, ADDRESSES[1]: OK, ADDRESSES[2]: refused})
@@ -101,7 +101,7 @@ def test_a_raylet_killed_a_moment_ago_is_still_listed_alive():
 
 
 def test_a_slow_agent_alone_makes_nobody_sick():
-    slow = ray_probe.Probe("raylet rx-h2", ray_probe.SLOW, 3000.0)
+    slow = ray_probe.RayProbe("raylet rx-h2", ray_probe.SLOW, 3000.0)
     result = ray_health.assess(config(), answers(engine_view("healthy"), raylets={ADDRESSES[2]: slow}))
     assert result["healthy"]
     assert result["alive"][2]["raylet_ok"] is False
@@ -117,7 +117,7 @@ def test_a_slow_agent_alone_makes_nobody_sick():
 )
 def test_why_a_node_is_absent(status, words):
     view = engine_view("headonly")
-    probe = ray_probe.Probe("raylet", status)
+    probe = ray_probe.RayProbe("raylet", status)
     result = ray_health.assess(config(), answers(view, raylets={ADDRESSES[1]: probe, ADDRESSES[2]: probe}))
     assert words in result["problems"][0]["cause"]
     assert result["problems"][0]["fix"]
@@ -204,7 +204,7 @@ def test_pending_demands_are_data_not_sickness(view):
     ],
 )
 def test_a_cluster_that_is_not_there_is_data(gcs, code, words):
-    result = ray_health.assess(config(), answers(None, raylets={}, gcs=ray_probe.Probe("gcs", gcs)))
+    result = ray_health.assess(config(), answers(None, raylets={}, gcs=ray_probe.RayProbe("gcs", gcs)))
     assert codes(result) == [(code, "")]
     assert words in result["reason"]
     assert result["reason"].startswith("0 of 3 nodes, 0 of 3 GPUs: the GCS at 10.89.0.10:6379 cannot be reached")

@@ -49,7 +49,7 @@ def test_waiting_for_the_head_is_told_now_and_then():
     config = ray_config.Config.from_mapping({"nodes": [{"address": "10.0.0.1", "role": "head"}]})
     ray_prepare.wait_for_head(
         config,
-        ask=lambda: ray_probe.Probe("gcs", outcomes.pop(0)),
+        ask=lambda: ray_probe.RayProbe("gcs", outcomes.pop(0)),
         sleep=sleep,
         clock=lambda: now[0],
         tell=said.append,
@@ -134,7 +134,7 @@ def test_prepare_of_a_worker_tells_a_refused_token(tmp_path, capsys, answer, wor
 
 def test_with_a_container_the_head_is_asked_by_a_step_of_its_own(tmp_path, capsys, monkeypatch):
     """The preparation runs as the serving user, who may not speak to Docker."""
-    asked, refused = [], ray_probe.Probe("engine", ray_probe.UNAUTHORIZED)
+    asked, refused = [], ray_probe.RayProbe("engine", ray_probe.UNAUTHORIZED)
     monkeypatch.setattr(ray_prepare.ray_probe, "probe_engine", lambda config, seconds: asked.append(seconds) or refused)
     engine = location.command("container", "python")
     with socket.create_server(("127.0.0.1", 0)) as gcs:

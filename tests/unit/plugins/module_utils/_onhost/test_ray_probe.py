@@ -56,7 +56,7 @@ def test_refused():
 
 
 def test_auth_switched_off_leaves_no_token_in_the_environment():
-    env = ray_probe.engine_environment(config(auth=False), {"RAY_AUTH_TOKEN_PATH": "/x", "PATH": "/bin"})
+    env = ray_probe.asking_environment(config(auth=False), {"RAY_AUTH_TOKEN_PATH": "/x", "PATH": "/bin"})
     assert env["RAY_AUTH_MODE"] == "disabled"
     assert "RAY_AUTH_TOKEN_PATH" not in env
     assert env["HOME"] == "/var/lib/sparkthor"
@@ -91,14 +91,14 @@ def test_root_runs_no_engine_where_its_user_is_gone(tmp_path, monkeypatch):
 
 
 def test_tls_goes_to_the_engine_as_the_unit_has_it_or_from_roots_files(tmp_path):
-    env = ray_probe.engine_environment(config(tls=True), {"RAY_TLS_SERVER_KEY": "/credentials/key"})
+    env = ray_probe.asking_environment(config(tls=True), {"RAY_TLS_SERVER_KEY": "/credentials/key"})
     assert env["RAY_USE_TLS"] == "1"
     assert env["RAY_TLS_SERVER_KEY"] == "/credentials/key"
     assert env["RAY_TLS_CA_CERT"] == "/etc/sparkthor/secrets/ray_tls.crt"
-    assert "RAY_USE_TLS" not in ray_probe.engine_environment(config(), {})
+    assert "RAY_USE_TLS" not in ray_probe.asking_environment(config(), {})
     paths = {}
     for name in ("RAY_AUTH_TOKEN_PATH", "RAY_TLS_SERVER_KEY", "RAY_TLS_SERVER_CERT", "RAY_TLS_CA_CERT"):
         paths[name] = str(tmp_path / name)
         (tmp_path / name).write_text(f"of {name}")
-    found = ray_probe._secrets(config(tls=True), ray_probe.engine_environment(config(tls=True), paths))
+    found = ray_probe._secrets(config(tls=True), ray_probe.asking_environment(config(tls=True), paths))
     assert found == {name: f"of {name}" for name in paths}

@@ -23,14 +23,14 @@ LEFT_RAYLET = f"/opt/sparkthor/venv/lib/ray/core/src/ray/raylet/raylet --session
 @pytest.mark.parametrize(
     ("process", "left"),
     [
-        (ray_processes.Process(7, 990, LEFT_RAYLET, "0::/user.slice/session-1.scope"), True),
-        (ray_processes.Process(7, 990, "ray::DashboardAgent", "0::/", ("/var/lib/sparkthor/ray/t/x/logs/a",)), True),
-        (ray_processes.Process(7, 990, "ray::DashboardAgent", "0::/", ("/tmp/ray/x/logs/a",)), False),
-        (ray_processes.Process(7, 0, LEFT_RAYLET, "0::/"), False),
-        (ray_processes.Process(1, 990, LEFT_RAYLET, "0::/"), False),
-        (ray_processes.Process(7, 990, LEFT_RAYLET, "0::/system.slice/sparkthor-ray.service"), False),
-        (ray_processes.Process(7, 990, "python serve", "0::/", ("/var/lib/sparkthor/ray/t/x/logs/a",)), False),
-        (ray_processes.Process(7, 990, LEFT_RAYLET.replace("sparkthor/ray", "other/ray"), "0::/"), False),
+        (ray_processes.RayProcess(7, 990, LEFT_RAYLET, "0::/user.slice/session-1.scope"), True),
+        (ray_processes.RayProcess(7, 990, "ray::DashboardAgent", "0::/", ("/var/lib/sparkthor/ray/t/x/logs/a",)), True),
+        (ray_processes.RayProcess(7, 990, "ray::DashboardAgent", "0::/", ("/tmp/ray/x/logs/a",)), False),
+        (ray_processes.RayProcess(7, 0, LEFT_RAYLET, "0::/"), False),
+        (ray_processes.RayProcess(1, 990, LEFT_RAYLET, "0::/"), False),
+        (ray_processes.RayProcess(7, 990, LEFT_RAYLET, "0::/system.slice/sparkthor-ray.service"), False),
+        (ray_processes.RayProcess(7, 990, "python serve", "0::/", ("/var/lib/sparkthor/ray/t/x/logs/a",)), False),
+        (ray_processes.RayProcess(7, 990, LEFT_RAYLET.replace("sparkthor/ray", "other/ray"), "0::/"), False),
     ],
     ids=["raylet", "agent by its log", "agent of another", "another user", "ourselves", "the unit", "driver", "other"],
 )
@@ -78,20 +78,20 @@ def test_a_port_s_holder_is_found():
 @pytest.mark.parametrize(
     ("process", "own", "runs"),
     [
-        (ray_processes.Process(1, 0, RAYLET, "0::/system.slice/sparkthor-ray.service"), True, True),
-        (ray_processes.Process(1, 0, RAYLET, "0::/system.slice/docker-abc.scope"), True, True),
+        (ray_processes.RayProcess(1, 0, RAYLET, "0::/system.slice/sparkthor-ray.service"), True, True),
+        (ray_processes.RayProcess(1, 0, RAYLET, "0::/system.slice/docker-abc.scope"), True, True),
         (
-            ray_processes.Process(1, 0, RAYLET.replace("/var/lib/sparkthor/ray/t", "/tmp/ray"), "0::/user.slice"),
+            ray_processes.RayProcess(1, 0, RAYLET.replace("/var/lib/sparkthor/ray/t", "/tmp/ray"), "0::/user.slice"),
             False,
             False,
         ),
         (
-            ray_processes.Process(1, 0, "ray::IDLE", "0::/user.slice", ("/var/lib/sparkthor/ray/t/s/logs/w.out",)),
+            ray_processes.RayProcess(1, 0, "ray::IDLE", "0::/user.slice", ("/var/lib/sparkthor/ray/t/s/logs/w.out",)),
             True,
             False,
         ),
         (
-            ray_processes.Process(
+            ray_processes.RayProcess(
                 *(
                     1,
                     999,
@@ -103,8 +103,8 @@ def test_a_port_s_holder_is_found():
             True,
             False,
         ),
-        (ray_processes.Process(1, 0, "python3 serve", "0::/system.slice/sparkthor-vllm.service"), True, False),
-        (ray_processes.Process(1, 0, "tail -f /var/lib/sparkthor/ray/t/x", "0::/user.slice"), False, False),
+        (ray_processes.RayProcess(1, 0, "python3 serve", "0::/system.slice/sparkthor-vllm.service"), True, False),
+        (ray_processes.RayProcess(1, 0, "tail -f /var/lib/sparkthor/ray/t/x", "0::/user.slice"), False, False),
     ],
 )
 def test_what_a_restart_of_ray_ends(process, own, runs):
@@ -115,7 +115,7 @@ def test_what_a_restart_of_ray_ends(process, own, runs):
 def test_what_runs_in_our_units_containers_is_ours(tmp_path):
     groups = [f"0::/system.slice/docker-{digit * 64}.scope" for digit in "abc"]
     # Ray gives a driver a port of the worker range as well; vLLM's engine core names itself
-    ray, vllm, other = (ray_processes.Process(1, 999, "VLLM::EngineCore", group) for group in groups)
+    ray, vllm, other = (ray_processes.RayProcess(1, 999, "VLLM::EngineCore", group) for group in groups)
     assert ray_processes.own_groups(str(tmp_path / "absent")) == ray_processes.OWN_UNITS
     for service, digit in (("ray", "a"), ("vllm", "b"), ("other", "c")):
         (tmp_path / f"{service}.cid").write_text(f"{digit * 64}\n")

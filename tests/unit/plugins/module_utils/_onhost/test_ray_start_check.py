@@ -40,7 +40,7 @@ def test_is_local():
     ],
 )
 def test_a_foreign_program_on_a_port_of_ours(listener, head, words):
-    problems = ray_start_check.port_problems(SETTINGS, head, [listener])
+    problems = ray_start_check.ray_port_problems(SETTINGS, head, [listener])
     assert len(problems) == (1 if words else 0)
     assert not words or problems[0].startswith(words)
 
@@ -55,7 +55,7 @@ def test_check_compares_the_object_store_with_what_is_free(tmp_path, monkeypatch
         ports={port.key: free_port() for port in ray_config.PORTS},
     )
     monkeypatch.setattr(ray_start_check, "available_memory", lambda: 1 << 30)
-    there = [ray_processes.Process(1, 0, RAYLET, "0::/system.slice/sparkthor-ray.service")] if running else []
+    there = [ray_processes.RayProcess(1, 0, RAYLET, "0::/system.slice/sparkthor-ray.service")] if running else []
     report = ray_start_check.check(ray_config.load_config(path), ray_start_check.NodeSettings.load(path), there)
     words = "ray_node_object_store_memory: 4,096 MiB is more than the 1,024 MiB that are free on this host"
     assert [problem.startswith(words) for problem in report["problems"]] == ([] if running else [True])
@@ -95,7 +95,7 @@ def test_check_lets_an_engine_in_a_container_have_its_port(tmp_path, known):
 
 
 def test_check_of_a_head_that_cannot_be_reached(tmp_path, monkeypatch):
-    monkeypatch.setattr(ray_probe, "probe_tcp", lambda *words: ray_probe.Probe("head", ray_probe.SILENT))
+    monkeypatch.setattr(ray_probe, "probe_tcp", lambda *words: ray_probe.RayProbe("head", ray_probe.SILENT))
     path = write_config(
         tmp_path,
         node_address="127.0.0.1",

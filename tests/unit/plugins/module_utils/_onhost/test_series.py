@@ -30,16 +30,16 @@ def test_only_starts_shortly_after_one_another_delay(starts, delay):
 def test_starts_are_remembered(tmp_path):
     now, delays = 1000.0, []
     for _unused in range(9):
-        delays.append(series.note_start(str(tmp_path), now))
+        delays.append(series.note_series_start(str(tmp_path), now))
         now += delays[-1] + 1
     assert delays == [0, 0, 0, 0, 2, 4, 8, 16, 30]
-    assert series.note_start(str(tmp_path), 5000.0) == 0
+    assert series.note_series_start(str(tmp_path), 5000.0) == 0
 
 
 def test_a_clock_set_back_or_a_damaged_file_delays_nobody(tmp_path):
     for number in range(6):
-        series.note_start(str(tmp_path), 9000.0 + number)
-    assert series.note_start(str(tmp_path), 100.0) == 0
+        series.note_series_start(str(tmp_path), 9000.0 + number)
+    assert series.note_series_start(str(tmp_path), 100.0) == 0
     (tmp_path / "starts").write_text("rubbish\n")
-    assert series.note_start(str(tmp_path), 200.0) == 0
-    assert series.note_start(str(tmp_path / "absent"), 200.0) == 0
+    assert series.note_series_start(str(tmp_path), 200.0) == 0
+    assert series.note_series_start(str(tmp_path / "absent"), 200.0) == 0

@@ -51,16 +51,16 @@ def test_a_start_is_recorded_with_what_it_is_made_with(tmp_path: Path) -> None:
     given = tmp_path / "vllm.yaml"
     given.write_text("x")
     record = tmp_path / "record.json"
-    vllm_prepare.record_start([str(given), str(tmp_path / "none")], {"INVOCATION_ID": "i1"}, str(record))
+    vllm_prepare.record_vllm_start([str(given), str(tmp_path / "none")], {"INVOCATION_ID": "i1"}, str(record))
     written = json.loads(record.read_text())
     assert (written["invocation"], set(written["files"])) == ("i1", {str(given), str(tmp_path / "none")})
     # secrets are among the files: nobody else reads it, and no digest of it can be looked up
     assert stat.S_IMODE(record.stat().st_mode) == 0o600
     assert hashlib.sha256(b"x").hexdigest() not in record.read_text()
-    assert serving.changed_since(written) == []
-    assert serving.changed_since(written, [*written["files"], str(record)]) == [str(record)]
+    assert serving.files_changed_since(written) == []
+    assert serving.files_changed_since(written, [*written["files"], str(record)]) == [str(record)]
     given.write_text("y")
-    assert serving.changed_since(written) == [str(given)]
+    assert serving.files_changed_since(written) == [str(given)]
 
 
 def test_each_record_has_a_key_of_its_own_and_one_of_an_earlier_version_has_none(tmp_path: Path) -> None:
@@ -71,20 +71,22 @@ def test_each_record_has_a_key_of_its_own_and_one_of_an_earlier_version_has_none
         serving.record_start([str(given)], "i1", str(record))
         records.append(json.loads(record.read_text())["files"][str(given)])
     assert records[0] != records[1]
-    assert serving.changed_since({"files": {str(given): hashlib.sha256(b"x").hexdigest()}}) == []
-    assert serving.changed_since({"files": "torn"}, [str(given)]) == [str(given)]
+    assert serving.files_changed_since({"files": {str(given): hashlib.sha256(b"x").hexdigest()}}) == []
+    assert serving.files_changed_since({"files": "torn"}, [str(given)]) == [str(given)]
 
 
 def test_a_record_that_cannot_be_written_costs_no_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
-    vllm_prepare.record_start([], {}, str(tmp_path / "file" / "record.json"))
+    vllm_prepare.record_vllm_start([], {}, str(tmp_path / "file" / "record.json"))
     assert "cannot be written" in capsys.readouterr().err
 
 
 def test_the_whole_preparation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[list[str]] = []
     monkeypatch.setattr(serving, "note_start", lambda path: 0.0)
-    monkeypatch.setattr(vllm_prepare, "record_start", lambda inputs, environment, path: ran.append([*inputs, path]))
+    monkeypatch.setattr(
+        vllm_prepare, "record_vllm_start", lambda inputs, environment, path: ran.append([*inputs, path])
+    )
     monkeypatch.setattr(vllm_prepare, "DROP_CACHES", str(tmp_path / "drop"))
 
     def run(argv: list[str], _limit: float, environment: dict[str, str]) -> tuple[int, str, str]:
@@ -109,7 +111,7 @@ def test_a_disk_that_is_gone_keeps_no_engine_from_its_start(
     drop.write_text("#!/bin/sh\nexec sleep 60\n")
     drop.chmod(0o755)
     monkeypatch.setattr(serving, "note_start", lambda path: 0.0)
-    monkeypatch.setattr(vllm_prepare, "record_start", lambda inputs, environment, path: None)
+    monkeypatch.setattr(vllm_prepare, "record_vllm_start", lambda inputs, environment, path: None)
     monkeypatch.setattr(vllm_prepare, "DROP_CACHES", str(drop))
     monkeypatch.setattr(vllm_prepare, "DROP_LIMIT", 0.2)
     assert vllm_prepare.main([str(tmp_path / "none")]) == 0
@@ -121,7 +123,7 @@ def test_a_start_beside_another_group_has_its_own_records_and_leaves_the_page_ca
 ) -> None:
     paths: list[str] = []
     monkeypatch.setattr(serving, "note_start", lambda path: float(bool(paths.append(path))))
-    monkeypatch.setattr(vllm_prepare, "record_start", lambda inputs, environment, path: paths.append(path))
+    monkeypatch.setattr(vllm_prepare, "record_vllm_start", lambda inputs, environment, path: paths.append(path))
     (tmp_path / "drop").write_text("")
     monkeypatch.setattr(vllm_prepare, "DROP_CACHES", str(tmp_path / "drop"))
     monkeypatch.setattr(vllm_prepare, "run_limited", lambda *_argv, **_more: paths.append("dropped"))

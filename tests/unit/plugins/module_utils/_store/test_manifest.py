@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import (
     StoreError,
-    parse_links,
     parse_manifest,
+    parse_store_links,
 )
 
 from tests.unit.stores import entries
@@ -51,4 +51,4 @@ def test_bad_manifests(rows: list[list[Any]]) -> None:
 )
 def test_links_that_lead_elsewhere_are_refused(row: list[str], message: str) -> None:
     with pytest.raises(StoreError, match=message):
-        parse_links([row], entries())
+        parse_store_links([row], entries())

@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import content
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import (
     StoreError,
-    parse_links,
+    parse_store_links,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Owner, Store, private_store
 
@@ -168,7 +168,7 @@ def test_bad_names(store: Store, name: str) -> None:
 
 def test_links_are_part_of_a_model(store: Store, tmp_path: Path) -> None:
     wanted = entries({"blobs/aa": b"weights"})
-    links = parse_links([["snapshots/c/model.safetensors", "../../blobs/aa"]], wanted)
+    links = parse_store_links([["snapshots/c/model.safetensors", "../../blobs/aa"]], wanted)
     plan = store.plan("models--o--n", wanted, links=links)
     assert plan.links == ["snapshots/c/model.safetensors"]
     store.receive([piece(tmp_path, b"weights")])
@@ -448,7 +448,7 @@ def test_half_a_content_is_not_taken_where_another_folder_has_it_whole(store: St
 
 def test_a_model_whose_links_are_gone_is_not_whole(store: Store, tmp_path: Path) -> None:
     wanted = entries({"blobs/aa": b"weights"})
-    links = parse_links([["snapshots/c/model.safetensors", "../../blobs/aa"]], wanted)
+    links = parse_store_links([["snapshots/c/model.safetensors", "../../blobs/aa"]], wanted)
     store.receive([piece(tmp_path, b"weights")])
     store.commit("models--o--n", wanted, store.plan("models--o--n", wanted, links=links).wrong, links)
     assert store.inventory()[0]["verdict"] == "whole"

@@ -46,12 +46,12 @@ def test_a_model_without_a_proper_name_is_refused_with_its_variable(entry: Any) 
     ],
 )
 def test_the_folder_in_the_store_is_known_without_the_source(model: dict[str, str], expected: str) -> None:
-    assert models.folder_of(model) == expected
+    assert models.store_folder_of(model) == expected
 
 
 def test_the_hub_s_layout_needs_a_folder_of_its_cache() -> None:
     with pytest.raises(AnsibleActionFail, match="tiny: layout hub needs a model of the hub's cache"):
-        models.folder_of({"name": "tiny", "source": "/srv/tiny", "layout": "hub"})
+        models.store_folder_of({"name": "tiny", "source": "/srv/tiny", "layout": "hub"})
 
 
 @pytest.mark.parametrize(

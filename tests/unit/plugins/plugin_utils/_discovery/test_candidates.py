@@ -75,8 +75,8 @@ def test_several_networks_share_the_limit() -> None:
 
 def test_names_of_mdns_and_of_the_neighbour_table() -> None:
     assert candidates.parse_avahi(AVAHI) == {"192.168.1.11": "spark-5c2d", "192.168.1.21": "thor-1"}
-    assert candidates.parse_neighbours(NEIGHBOURS) == ["192.168.1.11", "192.168.1.30"]
-    assert candidates.parse_neighbours("not json") == []
+    assert candidates.parse_neighbour_table(NEIGHBOURS) == ["192.168.1.11", "192.168.1.30"]
+    assert candidates.parse_neighbour_table("not json") == []
 
 
 def test_without_addresses_those_that_mdns_and_the_neighbour_table_know_are_asked() -> None:

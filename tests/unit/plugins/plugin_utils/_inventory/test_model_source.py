@@ -59,7 +59,7 @@ def test_the_plan_reads_the_folder_that_is_copied(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path / "here")
     given = [{"name": "m", "source": "./m"}]
     first = {"vllm_serve_model": "m", "model_store_models": given}
-    _config, weights, _remark = serving.on_controller({"model": "m"}, first, str(tmp_path / "inventory"))
+    _config, weights, _remark = serving.model_on_controller({"model": "m"}, first, str(tmp_path / "inventory"))
     assert weights == 16
     assert models.declare(given, fetch=False).folders["m"][0] == str(tmp_path / "here/m")
     sizes = hub_card.models_of(given, Record(None)).sizes

@@ -7,7 +7,7 @@ import re
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import door, roles
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.front import FrontError, NamedKey
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.front import FrontPlanError, NamedKey
 
 from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan, secret_files, units
 
@@ -132,7 +132,7 @@ def test_a_name_is_one_word_of_a_line(variables):
 
 
 def test_the_api_and_the_other_heads_need_two_ports(variables):
-    with pytest.raises(FrontError, match="vllm_serve_door_port: 8000 is vllm_serve_api_port as well"):
+    with pytest.raises(FrontPlanError, match="vllm_serve_door_port: 8000 is vllm_serve_api_port as well"):
         plan(of_group(variables, vllm_serve_door_port=8000))
 
 

@@ -39,14 +39,14 @@ def test_keys_are_anchored_and_compared_with_regard_to_case() -> None:
 )
 def test_bad_keys_are_refused_without_being_shown(key: Any, words: str) -> None:
     for refuse in (lambda: f.checked_key(key, "there"), lambda: f.named_keys([{"name": "there", "key": key}])):
-        with pytest.raises(f.FrontError, match=words) as error:
+        with pytest.raises(f.FrontPlanError, match=words) as error:
             refuse()
         assert "there" in str(error.value)
         assert not key or str(key) not in str(error.value)
 
 
 def test_a_front_proxy_without_a_key_is_refused() -> None:
-    with pytest.raises(f.FrontError, match="there is no open server"):
+    with pytest.raises(f.FrontPlanError, match="there is no open server"):
         f.key_map([])
 
 
@@ -96,7 +96,7 @@ def test_named_keys() -> None:
     ],
 )
 def test_a_bad_named_key_is_named_by_its_place(entry: Any, words: str) -> None:
-    with pytest.raises(f.FrontError, match=f"vllm_serve_api_keys: entry number 2.*{words}") as error:
+    with pytest.raises(f.FrontPlanError, match=f"vllm_serve_api_keys: entry number 2.*{words}") as error:
         f.named_keys([{"name": "taken", "key": OTHER}, entry])
     assert KEY not in str(error.value)
 
@@ -132,7 +132,7 @@ def test_listen_addresses() -> None:
         "10.0.0.1:8000",
     ]
     for addresses, port in ((["spark-01"], 8000), ([], 8000), (["::"], 0), (["::"], True), (["::"], "8000")):
-        with pytest.raises(f.FrontError):
+        with pytest.raises(f.FrontPlanError):
             f.listen_addresses(addresses, port)
 
 
@@ -141,11 +141,11 @@ def test_durations_sizes_names() -> None:
     assert f.checked_duration("15m", "x") == "15m"
     assert f.checked_size("64m", "x") == "64m"
     assert f.subject_names(["spark-01", "10.0.0.1", "fd00::1", "spark-01"]) == "DNS:spark-01,IP:10.0.0.1,IP:fd00::1"
-    with pytest.raises(f.FrontError, match="vllm_serve_x"):
+    with pytest.raises(f.FrontPlanError, match="vllm_serve_x"):
         f.checked_duration("1s; root /", "vllm_serve_x")
-    with pytest.raises(f.FrontError, match="vllm_serve_x"):
+    with pytest.raises(f.FrontPlanError, match="vllm_serve_x"):
         f.checked_size("64 m", "vllm_serve_x")
-    with pytest.raises(f.FrontError, match="vllm_serve_tls_names"):
+    with pytest.raises(f.FrontPlanError, match="vllm_serve_tls_names"):
         f.subject_names(["a,DNS:b"])
 
 
@@ -153,7 +153,7 @@ def test_origins_of_web_pages() -> None:
     given = ["https://chat.example.org", "http://localhost:3000", "http://[::1]:80", "https://chat.example.org"]
     assert f.origins(given) == given[:3]
     for bad in ("*", "chat.example.org", "https://chat.example.org/", "https://A.b", 'http://x" $y;'):
-        with pytest.raises(f.FrontError, match=r"vllm_serve_cors_origins: .* is not the origin of a web page"):
+        with pytest.raises(f.FrontPlanError, match=r"vllm_serve_cors_origins: .* is not the origin of a web page"):
             f.origins([bad])
 
 
@@ -163,7 +163,7 @@ def test_a_key_may_be_for_some_models_only():
     )
     assert (narrow.models, wide.models) == (("a", "b"), ())
     for models in ("a", [""], [1], {"a": 1}):
-        with pytest.raises(f.FrontError, match=r"entry number 1 .narrow.: models .* is not a list") as error:
+        with pytest.raises(f.FrontPlanError, match=r"entry number 1 .narrow.: models .* is not a list") as error:
             f.named_keys([{"name": "narrow", "key": "n" * 16, "models": models}])
         assert "nnnn" not in str(error.value)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import role_secrets
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.front import FrontError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.front import FrontPlanError
 
 KNOWN = {
     "api_key": "main-key-0123456789",
@@ -33,7 +33,7 @@ def test_a_secret_is_a_line(variables: dict[str, Any]) -> None:
 
 
 def test_a_key_of_the_front_proxy_is_checked_and_not_shown(variables: dict[str, Any]) -> None:
-    with pytest.raises(FrontError, match="vllm_serve_api_key: the key holds a character") as raised:
+    with pytest.raises(FrontPlanError, match="vllm_serve_api_key: the key holds a character") as raised:
         secret("front_keys", variables, api_key="main key 0123456789")
     assert "0123456789" not in str(raised.value)
 

@@ -10,13 +10,19 @@ from dataclasses import asdict
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import virtual_address
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.virtual_address import Front, Holder, Virtual
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.virtual_address import (
+    AddressHolder,
+    Front,
+    Virtual,
+)
 
 from tests.unit.plugins.plugin_utils._plan.test_door import GROUPS
 from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan, units
 
 ADDRESS, ROUTER = "vllm_serve_virtual_address", "vllm_serve_virtual_router_id"
-TWO = Virtual("192.168.1.100/24", 51, (Holder("a", "eth0", "192.168.1.1"), Holder("b", "lan0", "192.168.1.2")))
+TWO = Virtual(
+    "192.168.1.100/24", 51, (AddressHolder("a", "eth0", "192.168.1.1"), AddressHolder("b", "lan0", "192.168.1.2"))
+)
 BOTH = (Front("a"), Front("b"))
 NAME = "sparkthor-address.service"
 UNIT = f"/etc/systemd/system/{NAME}"
@@ -26,7 +32,7 @@ CONFIG, PROGRAM = "/etc/sparkthor/address.conf", "/usr/local/lib/sparkthor/front
 def told(address="192.168.1.100/24", heads=("a", "b"), cidr="10.100.0.0/16", **more):
     hostvars = {host: {ADDRESS: address, **more} for host in ("a", "b", "c")}
     hostvars["c"]["ansible_host"] = "192.168.1.3"
-    return virtual_address.inventory_problems(heads, hostvars, cidr)
+    return virtual_address.virtual_address_problems(heads, hostvars, cidr)
 
 
 def node(number, *carried, interface="eth0", **more):
@@ -86,7 +92,11 @@ def test_what_is_known_before_a_host_is_contacted(given, words):
 
 def test_the_plan_names_each_heads_interface_and_own_address():
     assert planned() == (
-        Virtual("192.168.1.100/24", 51, (Holder("a", "eth0", "192.168.1.1"), Holder("b", "eth0", "192.168.1.2"))),
+        Virtual(
+            "192.168.1.100/24",
+            51,
+            (AddressHolder("a", "eth0", "192.168.1.1"), AddressHolder("b", "eth0", "192.168.1.2")),
+        ),
         [],
     )
     # without a length it is the network's
@@ -99,7 +109,7 @@ def test_another_interface_brings_its_own_network():
     nodes = {"a": {**node(1), "interfaces": [*node(1)["interfaces"], two]}}
     fronts = (Front("a", "eth1"), Front("b"))
     virtual, problems = planned("172.16.0.100/16", nodes, fronts)
-    assert virtual.holders == (Holder("a", "eth1", "172.16.0.9"),)
+    assert virtual.holders == (AddressHolder("a", "eth1", "172.16.0.9"),)
     assert "host b" in one(problems)
     assert "eth0, which has 192.168.1.2/24" in one(problems)
 

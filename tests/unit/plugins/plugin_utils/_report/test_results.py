@@ -175,7 +175,7 @@ def test_its_plan_is_made_of_its_own_variables() -> None:
 
 def test_results_of_other_groups_are_left_out() -> None:
     runs = [{"n": 1}, {"n": 2, "group": "big"}, {"n": 3, "group": "embed"}, {"n": 4, "group": ""}]
-    chosen = {group: [run["n"] for run in results.of_group(runs, {"group": group})] for group in ("big", "embed")}
+    chosen = {group: [run["n"] for run in results.runs_of_group(runs, {"group": group})] for group in ("big", "embed")}
     assert chosen == {"big": [1, 2], "embed": [1, 3]}
-    assert [run["n"] for run in results.of_group(runs, {"head": "a"})] == [1, 4]
-    assert results.of_group(runs, {}) == runs
+    assert [run["n"] for run in results.runs_of_group(runs, {"head": "a"})] == [1, 4]
+    assert results.runs_of_group(runs, {}) == runs
