@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import ERROR
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import outlook, vllm_args
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import measured, outlook, vllm_args
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import KINDS
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.parallel import PADDED_HEADS, RDMA_TOPOLOGIES
@@ -164,6 +164,7 @@ def _planned(data: Mapping[str, Any], file: str, variant: str, number: int, clus
         "acknowledge": needed,
         "memory": plan["memory"]["verdict"] if plan["memory"] else "not known",
         **_outlook(plan, cluster.topology),
+        "measured": [dict(row) for row in measured.on(recipe["measured"], number)],
         "unknown": strange,
         "untranslated": plan["untranslated"],
         "command": plan["command"],
@@ -265,7 +266,7 @@ def runs(
 
 def run_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """A table of :func:`runs`, and below it the recipes that cannot be run, each with the reason in a few words."""
-    cells = [["RECIPE", "SPLIT", "GB TO FETCH", "REQUESTS AT ONCE", "TOKENS/S, ONE STREAM"]]
+    cells = [["RECIPE", "SPLIT", "GB TO FETCH", "REQUESTS AT ONCE", "TOKENS/S, ONE STREAM", "MEASURED"]]
     for row in rows:
         if row["verdict"] == REFUSED:
             continue
@@ -277,10 +278,12 @@ def run_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
                 f"{row['bytes'] / 1e9:.0f}" if row["bytes"] else "?",
                 f"{row['requests']:g} of {row['request_tokens']:,} tokens" if known else "?",
                 outlook.words(speed) if speed else "not estimated",
+                measured.speed(row["measured"][0]) if row["measured"] else "",
             ]
         )
     widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
     text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+    text += _measured_lines(rows)
     refused = [row for row in rows if row["verdict"] == REFUSED]
     text += ["", "Not on these hosts:"] if refused else []
     for row in refused:
@@ -292,8 +295,15 @@ def run_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [
         *text,
         "",
-        "Tokens/s are planned, not measured; with a drafter those of prose. To choose one: vllm_serve_recipe.",
+        "Tokens/s are planned for one stream, with a drafter those of prose; what others measured stands apart. To "
+        "choose one: vllm_serve_recipe.",
     ]
+
+
+def _measured_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What others measured on so many hosts, with the engine, the date and the source of each."""
+    found = [f"  {row['name']}: {measured.line(one)}" for row in rows for one in row.get("measured") or ()]
+    return ["", "Measured by others on as many hosts, tokens/s:", *found] if found else []
 
 
 def show(recipe: str, folder: str = _recipe.SHIPPED) -> str:

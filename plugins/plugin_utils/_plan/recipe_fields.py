@@ -10,7 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import model_source
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import environment, vllm_args, vllm_config
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
+    environment,
+    measured,
+    vllm_args,
+    vllm_config,
+)
 
 _REQUIRED = ("name", "summary", "model", "runtime", "hosts", "args")
 _KNOWN = frozenset(
@@ -18,7 +23,7 @@ _KNOWN = frozenset(
         *_REQUIRED,
         *("revision", "served_model_name", "image", "image_digest", "vllm", "kinds", "topologies", "split"),
         *("max_model_len", "args_below", "reasons", "environment", "fallbacks", "differences"),
-        *("draft_config", "draft_weights_bytes"),
+        *("draft_config", "draft_weights_bytes", "measured"),
         *("weights_bytes", "active_bytes", "config", "source", "untranslated", "splits", "gpu_memory_gib"),
         "answers",
     )
@@ -122,6 +127,9 @@ def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
     for name, value in (data.get("environment") or {}).items():
         if refused := environment.not_of_recipe(name, value):
             raise RecipeError(f"vllm_serve_recipe={called!r}: environment: {refused[0]}. {refused[1]}.")
+    what, fix = measured.problem(data.get("measured", []))
+    if what:
+        raise RecipeError(f"vllm_serve_recipe={called!r}: {what}. {fix}")
     if data["runtime"] not in ("venv", "container"):
         raise RecipeError(f"vllm_serve_recipe={called!r}: runtime {data['runtime']!r} is not venv or container.")
     counts = host_counts(data, called)
@@ -158,6 +166,7 @@ def _defaults() -> dict[str, Any]:
         "config": None,
         "draft_config": None,
         "draft_weights_bytes": None,
+        "measured": [],
         "source": "sparkthor",
         "untranslated": [],
     }

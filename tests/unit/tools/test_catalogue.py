@@ -1,0 +1,35 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The page of all recipes is what the program writes, and every measured number on it says where it is from."""
+
+from __future__ import annotations
+
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe, recipe_catalogue
+
+from tools.catalogue import PAGE, page
+
+
+def test_the_page_is_what_the_program_writes() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "python -m tools.catalogue"
+
+
+def test_measured_numbers_stand_beside_planned_ones() -> None:
+    rows = [row for name in recipe.names() for row in recipe.load(name)["measured"]]
+    assert len(rows) >= 20
+    text = PAGE.read_text(encoding="utf-8").partition("## Measured")[2]
+    assert text.count("[source](https://") == len(rows), "each is of a number of hosts that its recipe is planned for"
+
+
+def test_the_table_for_an_inventory_shows_them_with_their_sources() -> None:
+    rows = recipe_catalogue.runs(["spark-01", "spark-02"], "direct", {"spark-01": "spark", "spark-02": "spark"}, None)
+    text = recipe_catalogue.run_lines(rows)
+    assert text[0].split("  ")[-1].strip() == "MEASURED"
+    [line] = [line for line in text if line.startswith("gpt-oss-120b ")]
+    assert line.endswith(" 69")
+    below = [line for line in text if line.startswith("  gpt-oss-120b: ")]
+    assert len(below) == 4
+    assert below[0] == (
+        "  gpt-oss-120b: 69; llama-benchy, 1,024 tokens in, 128 out; vLLM 0.1.dev12777 (fork for MXFP4), eager; "
+        "2026-03-22; https://kubis.ai/blog/dgx_series/benchmarks/gpt-oss-120b-topology-benchmark"
+    )

@@ -1,0 +1,79 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""docs/catalogue.md: what the recipes come to on 1, 2, 3 and 4 Sparks, planned, and what others measured.
+
+python -m tools.catalogue             write the page
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import measured, outlook, recipe_catalogue
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "catalogue.md"
+#: numbers of Sparks, with the cabling that so many have
+MACHINES = {1: "lan", 2: "direct", 3: "switch", 4: "switch"}
+_TOP = """# Catalogue
+
+What the recipes come to on so many Sparks. *Planned* is for one stream ([how](planning.md#tokens-per-second)), with a
+drafter for prose. *Measured* is what others measured, none of it with this collection. `playbooks/recipe.yml -i
+INVENTORY` prints the same for your hosts. `python -m tools.catalogue` writes this page.
+
+To add a row: the field `measured` of a recipe, with hosts, tokens per second (of all streams together), streams,
+prompt, engine, date and the address where the number stands; `weights` where they are others than the recipe's.
+"""
+
+
+def _rows() -> list[tuple[int, dict[str, Any]]]:
+    found = []
+    for number, topology in MACHINES.items():
+        hosts = [f"spark-{index + 1:02}" for index in range(number)]
+        rows = recipe_catalogue.runs(hosts, topology, dict.fromkeys(hosts, "spark"), None)
+        found += [(number, row) for row in rows if row["verdict"] != recipe_catalogue.REFUSED]
+    return found
+
+
+def page() -> str:
+    rows = _rows()
+    lines = [
+        _TOP,
+        "| recipe | Sparks | split | GB | requests at once | planned, tokens/s | measured |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for number, row in rows:
+        size = f"{row['bytes'] / 1e9:.0f}" if row["bytes"] else "not known"
+        requests = "not known"
+        if row["requests"] is not None:
+            requests = f"{row['requests']:g} of {row['request_tokens']:,} tokens"
+        planned = outlook.words(row["tokens_per_second"]) if row["tokens_per_second"] else "not estimated"
+        seen = measured.speed(row["measured"][0]) if row["measured"] else ""
+        cells = [f"`{row['name']}`", str(number), row["split"], size, requests, planned, seen]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += [
+        "",
+        "## Measured",
+        "",
+        "| recipe | Sparks | tokens/s | prompt | engine | what else | date | source |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for number, row in rows:
+        for one in row["measured"]:
+            further = [f"weights {one['weights']}"] if one.get("weights") else []
+            further += [one["note"]] if one.get("note") else []
+            cells = [f"`{row['name']}`", str(number), measured.speed(one), one["prompt"], one["engine"]]
+            cells += ["; ".join(further), one["date"], f"[source]({one['source']})"]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    PAGE.write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
