@@ -84,7 +84,7 @@ def left(
     ``rows`` are loads of the same thing, ``stages`` where this one is, ``share`` how much of its newest stage is done,
     ``elapsed`` its seconds, ``size`` the bytes of its weights. None where nothing can be said.
     """
-    newest = next(reversed(stages), "")
+    newest = next(reversed(list(stages)), "")
     if guesses := sorted(guess for row in rows if (guess := _left_of(row, newest, share, stages, elapsed)) is not None):
         return guesses[len(guesses) // 2]
     since = elapsed - stages.get(newest, elapsed)
@@ -97,7 +97,7 @@ def _left_of(
     row: Mapping[str, Any], newest: str, share: float, stages: Mapping[str, float], elapsed: float
 ) -> float | None:
     """By one former load: what it took from the same point on. A stage without a bar goes on as long as it did then."""
-    total, began = float(row["seconds"]), row["stages"].get(newest)
+    total, began = float(row["seconds"]), float(row["stages"][newest]) if newest in row["stages"] else None
     if not newest:
         return max(0.0, total - elapsed)
     if began is None:
