@@ -134,6 +134,17 @@ def test_peers_are_trusted_by_interface_and_source() -> None:
     assert not [line for line in lines if "enP7s7" in line], "an interface without peers trusts nobody"
 
 
+def test_no_name_in_local_is_heard_on_the_fabric() -> None:
+    managed = {host: {**plan, "addressing": "managed"} for host, plan in fabric(3).items()}
+    lines = rules(sparkthor_fabric=managed, mdns=True)
+    dropped = 'iifname "enp1s0f1np1" udp dport 5353 drop'
+    trusted = next(line for line in lines if line.endswith('iifname "enp1s0f1np1" accept'))
+    assert lines.index(dropped) < lines.index(trusted) < lines.index("ip daddr 224.0.0.251 udp dport 5353 accept")
+    # a LAN has no other way
+    adopted = {host: {**plan, "addressing": "adopted"} for host, plan in fabric(3).items()}
+    assert dropped not in rules(sparkthor_fabric=adopted, mdns=True)
+
+
 def test_sources_are_split_by_family_and_merged() -> None:
     lines = rules(ssh_sources=["192.168.1.0/24", "192.168.1.7", "2001:db8::/64"], ssh_ports=[2222, 22, 22])
     assert "ip saddr { 192.168.1.0/24 } tcp dport { 22, 2222 } accept" in lines
