@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What ``systemd-analyze security`` says of each unit of ours, 0 is closed and 10 is open.
 
-``python -m tools.unit_exposure`` writes the column "now" of the table in docs/security.md; the scenario ``security``
-compares it with real hosts.
+``python -m tools.unit_exposure`` writes the column "now" of the table in docs/security-details.md; the scenario
+``security`` compares it with real hosts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
-PAGE = TOP / "docs" / "security.md"
+PAGE = TOP / "docs" / "security-details.md"
 INVENTORY = TOP / "inventories" / "3spark"
 #: a row: unit, before, now, and in words what the unit keeps
 ROW = re.compile(r"^\| `(sparkthor-[\w-]+\.service)` \| ([\d.]+|-) \| ([\d.]+) \| (.+) \|$", re.MULTILINE)

@@ -42,7 +42,16 @@ async function pay(work, steps) {
     return work.left < 0;
 }
 
+// Whether Python's json takes it for UTF-16 or UTF-32, of which the bytes read here would be something else.
+function wide(body) {
+    return body.length > 1 && (!body[0] || !body[1] || (body[0] === 0xff && body[1] === 0xfe)
+        || (body[0] === 0xfe && body[1] === 0xff));
+}
+
 async function inJson(body, work) {
+    if (wide(body)) {
+        return {refused: BAD_JSON};
+    }
     const state = scan.begin({model: 1}, false);
     // as Python reads it
     const from = body.length > 2 && body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf ? 3 : 0;

@@ -173,6 +173,10 @@ TEXTS = [
     b'{"model":"mini","model":null}',
     b'{"model":{"model":"mini"}}',
     b'{"__proto__":{},"constructor":1,"model":"mini"}',
+    b'{"a":NaN,"b":-Infinity,"model":"mini"}',
+    b'{"model":"nobody","mod\\u0065l":"mini"}',
+    b'{"mod\\u0065l":"mini","model":"nobody"}',
+    b'{"Model":"mini"}',
     b'["model","mini"]',
     b'"model"',
     b"",
@@ -196,6 +200,37 @@ def test_the_door_reads_the_model_as_the_engine_does(tmp_path: Path, variables: 
     expected = {"mini": 200}.get(model, 404) if isinstance(model, str) else 400
     with running(tmp_path, of_group(variables, "c")) as found:
         assert post(found, body) == expected
+
+
+def in_units(text: str) -> bytes:
+    """ASCII as characters of two bytes each, so that its bytes stand in a text of UTF-16."""
+    return (text + " " * (len(text) % 2)).encode()
+
+
+OTHERS = {
+    "UTF-16": '{"model":"mini"}'.encode("utf-16"),
+    "UTF-16 without a mark": '{"model":"mini"}'.encode("utf-16-le"),
+    "UTF-16 the other way": '{"model":"mini"}'.encode("utf-16-be"),
+    "UTF-32": '{"model":"mini"}'.encode("utf-32"),
+    "bytes in units": '{"model":"nobody","x":"'.encode("utf-16-le")
+    + in_units('","model":"mini","y":"')
+    + '"}'.encode("utf-16-le"),
+    "bytes in units first": in_units('{"model":"mini"}') + '{"model":"nobody"}'.encode("utf-16-le"),
+    "a mark of UTF-16": b'\xff\xfe{"model":"mini"}',
+    "a name that ends early": b'{"model\x00":"nobody","model\x00":"mini"}',
+    "no UTF-8": b'{"mod\xc5\xa5l":"mini","model\xff":"mini"}',
+    "a letter of two names": '{"ｍodel":"mini"}'.encode(),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_body_that_others_may_read_otherwise_is_for_no_model(
+    tmp_path: Path, variables: dict[str, Any], name: str
+) -> None:
+    """The engine's reader knows more encodings than the door: what the door cannot read goes nowhere."""
+    with running(tmp_path, of_group(variables, "c")) as found:
+        for kind in (JSON, "application/json; charset=utf-16"):
+            assert post(found, OTHERS[name], kind) == 400
 
 
 def part(name: str, value: str, more: str = "") -> str:

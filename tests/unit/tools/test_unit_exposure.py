@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The table of units in docs/security.md names every unit that a template of ours makes."""
+"""The table of units in docs/security-details.md names every unit that a template of ours makes."""
 
 from __future__ import annotations
 
