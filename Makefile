@@ -19,6 +19,10 @@ venv: ## make .venv (Python, Ansible, test tools) and the Debian tools it needs
 up: venv ## three simulated Sparks, site.yml, one answered completion
 	@$(PY) -m tools.up $(ARGS)
 
+.PHONY: recording
+recording: venv ## make up once more, drawn as docs/images/make-up.svg
+	@$(PY) -m tools.recording
+
 .PHONY: down
 down: ## remove every simulated host
 	@if [ -x $(PY) ]; then $(PY) -m sparklab destroy --all; fi
