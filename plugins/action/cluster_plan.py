@@ -70,7 +70,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight impor
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import usage
 
 Groups = dict[str, list[str]]
-_STAGES = ("sources", "inventory", "facts", "hosts", "engine", "usage")
+_STAGES = ("sources", "inventory", "facts", "hosts", "engine", "usage", "chosen")
 #: roles that read what the plan says of serving
 _SERVING_ROLES = frozenset(("engine", "model_store", "ray_node", "vllm_serve"))
 
@@ -101,6 +101,8 @@ class ActionModule(ClusterAction):
             return self._engine_stage(arguments["nodes"])
         if arguments["stage"] == "usage":
             return self._usage_stage()
+        if arguments["stage"] == "chosen":
+            return self._chosen_stage()
         groups = {name: list(hosts) for name, hosts in self.vars["groups"].items()}
         hosts = inventory.cluster_hosts(groups)
         everything = self.vars["hostvars"]
@@ -349,6 +351,21 @@ class ActionModule(ClusterAction):
         if not self._task.check_mode:
             for line in lines:
                 self.tell(f"sparkthor: {line}")
+        return {"changed": False, "lines": lines}
+
+    def _chosen_stage(self) -> dict[str, Any]:
+        """Say what is served, what it comes to, and what would be faster."""
+        cluster = self.vars.get("sparkthor_cluster") or {}
+        serving, lines = cluster.get("serving"), list[str]()
+        if serving and "memory" in serving:
+            # a run of the network alone has no use for what knows models
+            from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe_catalogue
+
+            lines = recipe_catalogue.chosen_lines(
+                serving, cluster["hosts"], str(cluster["topology"]), dict(cluster["kinds"])
+            )
+        for line in lines:
+            self.tell(f"sparkthor: {line}")
         return {"changed": False, "lines": lines}
 
     def _models(

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -12,9 +13,12 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_json, write_atomic
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import module_files, role_tasks
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
 
+#: in the folder: of which inventory it is
+MARKER = ".sparkthor-render.json"
 #: what is written of a file; the arguments of host_state that say nothing about text and mode are passed over
 FILES = {
     "files": {
@@ -40,10 +44,13 @@ class ActionModule(Action):
     }
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        top = Path(os.path.abspath(arguments["dest"])) / self.host
+        folder = Path(os.path.abspath(arguments["dest"]))
+        self._take(folder)
+        top = folder / self.host
         changed: list[str] = []
         diffs: list[dict[str, str]] = []
-        for file in [file for role in arguments["roles"] for file in self._files(role)]:
+        files = [file for role in arguments["roles"] for file in self._files(role)]
+        for file in files:
             before = self._write(top, file["path"], file["content"], file["mode"])
             if before is None:
                 continue
@@ -53,10 +60,29 @@ class ActionModule(Action):
             if file["secret"]:
                 texts = ("", "(secret content is not shown)\n")
             diffs.append({"before": texts[0], "after": texts[1], "before_header": name, "after_header": name})
+        would = "would be " if self._task.check_mode else ""
+        self.tell(f"sparkthor: {self.host}: {len(files)} files {would}in {top}, {len(changed)} new or changed")
         result: dict[str, Any] = {"changed": bool(changed), "changed_paths": changed, "dest": str(top)}
         if self._task.diff and diffs:
             result["diff"] = diffs
         return result
+
+    def _take(self, folder: Path) -> None:
+        """Have the folder for one inventory: the hosts of another one would lie in it as if they were of the same."""
+        sources = [os.path.realpath(source) for source in self.vars.get("ansible_inventory_sources") or []]
+        path = folder / MARKER
+        former = read_json(str(path)).get("inventories")
+        if former is not None and former != sources:
+            raise AnsibleActionFail(
+                f"render_dir: {folder} holds files of the inventory {', '.join(map(str, former))}, and this run is of "
+                f"{', '.join(sources)}: hosts of both would lie side by side. Nothing was written; name another folder "
+                "with -e render_dir=FOLDER, or remove this one"
+            )
+        if former is None and not self._task.check_mode:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomic(str(path), json.dumps({"inventories": sources}) + "\n")
+            # what it says of somebody's network belongs into no repository by accident
+            write_atomic(str(folder / ".gitignore"), "*\n")
 
     def _files(self, role: str) -> list[dict[str, Any]]:
         state = role_tasks.state(role, self._loader, self._templar, self.vars, secrets=False) or {"files": []}

@@ -28,6 +28,7 @@ description:
     different versions fail with errors that do not name the reason.
   - In the stage V(usage) it prints where the API is, how the model is called, where the key lies, and a command that
     uses it. It belongs into the role vllm_serve, whose variables it reads.
+  - In the stage V(chosen) it prints what the chosen model comes to on its hosts, and which recipes are faster there.
 requirements:
   - netaddr (Python package, on the controller)
 extends_documentation_fragment:
@@ -38,7 +39,7 @@ options:
   stage:
     description: Which stage to run.
     type: str
-    choices: [sources, inventory, facts, hosts, engine, usage]
+    choices: [sources, inventory, facts, hosts, engine, usage, chosen]
     default: facts
   nodes:
     description:
@@ -183,7 +184,7 @@ nothing_to_do:
   type: bool
 lines:
   description: What was printed.
-  returned: in stage V(usage)
+  returned: in stages V(usage) and V(chosen)
   type: list
   elements: str
 engines:

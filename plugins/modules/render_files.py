@@ -20,7 +20,9 @@ extends_documentation_fragment:
   - sparkthor.cluster.attributes.diff
 options:
   dest:
-    description: Folder on the controller; each host's files lie below a folder of the host's name.
+    description:
+      - Folder on the controller; each host's files lie below a folder of the host's name.
+      - It is of one inventory, and git ignores it; the task fails where it holds files of another inventory.
     type: path
     required: true
   roles:

@@ -306,6 +306,35 @@ def _measured_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return ["", "Measured by others on as many hosts, tokens/s:", *found] if found else []
 
 
+def chosen_lines(
+    serving: Mapping[str, Any], hosts: Sequence[str], topology: str, kinds: Mapping[str, str]
+) -> list[str]:
+    """The row of what is planned to be served, and which recipes for these hosts are faster."""
+    found, memory = _outlook(serving, topology), serving["memory"] or {}
+    name, speed = str(serving["recipe"] or serving["model"]), found["tokens_per_second"]
+    known = found["requests"] is not None
+    parts = [
+        name,
+        f"TP={serving['tensor_parallel']} PP={serving['pipeline_parallel']}",
+        {"fits": "fits", "tight": "fits, but it is tight"}.get(memory.get("verdict") or "", "size not known"),
+        f"{found['bytes'] / 1e9:.2g} GB" if found["bytes"] and found["bytes"] < 1e10 else "",
+        f"{found['bytes'] / 1e9:.0f} GB" if found["bytes"] and found["bytes"] >= 1e10 else "",
+        f"{found['requests']:g} requests of {found['request_tokens']:,} tokens at once" if known else "",
+        f"{outlook.words(speed)} tokens/s planned for one stream" if speed else "tokens/s not estimated",
+    ]
+    lines = [f"chosen: {', '.join(filter(None, parts))}"]
+    # the lab computes on CPUs, whose memory bandwidth nobody planned with
+    if not speed or name.startswith("tiny-"):
+        return lines
+    faster = [
+        f"{row['name']} ({outlook.words(row['tokens_per_second'])})"
+        for row in runs(hosts, topology, kinds, None)
+        if row["verdict"] != REFUSED and (row["tokens_per_second"] or [0])[0] > speed[0]
+    ]
+    what = ", ".join(faster) or "no recipe of the collection"
+    return [*lines, f"faster on these hosts together: {what}; recipe.yml -i INVENTORY shows what else they can run"]
+
+
 def show(recipe: str, folder: str = _recipe.SHIPPED) -> str:
     """A recipe as it is understood, as YAML in the form of this collection."""
     data = _recipe.load(recipe, folder)

@@ -56,7 +56,7 @@ def test_what_is_written_does_not_depend_on_how_a_value_was_given(tmp_path: Path
     done = render(tmp_path / "text", hosts, *words)
     assert done.returncode == 0, done.stdout + done.stderr
     expected, found = files(tmp_path / "typed"), files(tmp_path / "text")
-    assert {path.split("/", 1)[0] for path in expected} == set(HOSTS)
+    assert {path.split("/", 1)[0] for path in expected if "/" in path} == set(HOSTS)
     assert found == expected
     # the values are among what was written
     head = {path.partition("/")[2]: text for path, text in expected.items() if path.startswith(HOSTS[0])}

@@ -113,3 +113,26 @@ def test_padded_heads_are_planned_with_an_acknowledgement(tmp_path: Path) -> Non
     (tmp_path / "three.yaml").write_text(yaml.safe_dump(three))
     (row,) = catalogue.check(str(tmp_path / "three.yaml"))
     assert (row["verdict"], row["acknowledge"], row["split"]) == ("acknowledge", ["padded-heads"], "TP=3 PP=1")
+
+
+def test_the_chosen_row_says_what_would_be_faster() -> None:
+    hosts = ["a", "b"]
+    memory = {
+        **{"weights_bytes": 134_000_000_000, "max_model_len": 32768, "max_concurrent_sequences": 12.27},
+        **{"decode_tokens_per_second_bound": 42.0, "verdict": "fits"},
+    }
+    serving = {"recipe": "qwen3-235b-a22b-nvfp4", "memory": memory, "tensor_parallel": 2, "pipeline_parallel": 1}
+    chosen, faster = catalogue.chosen_lines(serving, hosts, "direct", {})
+    assert chosen == (
+        "chosen: qwen3-235b-a22b-nvfp4, TP=2 PP=1, fits, 134 GB, 12.27 requests of 32,768 tokens at once, "
+        "17 to 25 tokens/s planned for one stream"
+    )
+    assert faster.startswith("faster on these hosts together: qwen3-30b-a3b-thinking-fp8 (")
+    assert "qwen3-235b-a22b-nvfp4" not in faster
+    fastest = {**serving, "memory": {**memory, "decode_tokens_per_second_bound": 9000.0}}
+    assert "no recipe of the collection" in catalogue.chosen_lines(fastest, hosts, "direct", {})[1]
+    assert len(catalogue.chosen_lines({**serving, "recipe": "tiny-smollm2"}, hosts, "direct", {})) == 1
+    unknown = {**serving, "recipe": None, "model": "own", "memory": None}
+    assert catalogue.chosen_lines(unknown, hosts, "direct", {}) == [
+        "chosen: own, TP=2 PP=1, size not known, tokens/s not estimated"
+    ]
