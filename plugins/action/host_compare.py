@@ -20,7 +20,10 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight impor
 _GIVEN_FOLDERS = frozenset(("engine", "model_store", "ray_node", "vllm_serve"))
 
 #: all that are compared, in the order in which site.yml runs them
-ORDER = (*("os_hardening", "roce_network", "nccl_conf", "firewall", "engine", "model_store", "ray_node", "vllm_serve"),)
+ORDER = (
+    *("os_hardening", "roce_network", "nccl_conf", "firewall", "engine", "model_store", "ray_node", "vllm_serve"),
+    *("monitoring", "console"),
+)
 ALL = "all"
 
 #: roles that may take a port or a way in from somebody

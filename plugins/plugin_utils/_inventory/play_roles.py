@@ -27,6 +27,8 @@ IMPORTS: dict[str, tuple[frozenset[str], ...]] = {
         frozenset(("vllm_serve", "engine", "ray")),
         frozenset(("ray_head", "ray_worker", "ray", "vllm_serve")),
     ),
+    "monitoring": (frozenset(("monitoring", "console")),),
+    "console": (frozenset(("console",)),),
 }
 KNOWN_TAGS = frozenset().union(*(tags for imports in IMPORTS.values() for tags in imports))
 
