@@ -23,6 +23,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import (
     model_folders,
     node,
     own_secrets,
+    rdma_counters,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts.exposure import parse_listeners
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files as _files
@@ -473,6 +474,7 @@ class Collector:
         parts: tuple[tuple[str, Callable[[], Any], Any], ...] = (
             ("node", node.NodeReader(self._run, self._root).read, {}),
             ("rdma", lambda: rdma.read_links(self._run, self._root), {"links": []}),
+            ("rdma_counters", lambda: rdma_counters.read(self._root), {}),
             ("nccl", self.nccl, {}),
             ("files", self.files, {}),
             ("secrets", lambda: own_secrets.described(self.read, self._key), {}),

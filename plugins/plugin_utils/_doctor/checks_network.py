@@ -8,6 +8,7 @@ import re
 import typing as t
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import rdma_counters
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import neighbors
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import (
     Case,
@@ -320,6 +321,24 @@ def link_rate(case: Case) -> Iterator[Hit]:
     for hosts, what in fabric_speed.slow(case.fabric or {}, rates):
         names = tuple(hosts.split(", "))
         yield Hit(names[0], [f"{hosts}: {what}"], hosts=names)
+
+
+#: packets that were lost, at least, and their share of those that came
+_LOST: t.Final = 10_000
+_LOST_SHARE: t.Final = 1e-4
+
+
+@check
+def fabric_loses(case: Case) -> Iterator[Hit]:
+    """By share of what came: a sound fabric counts some over months, too."""
+    for host, evidence in hosts_read(case):
+        for device, counted in (evidence.get("rdma_counters") or {}).items():
+            received = counted.get(rdma_counters.RECEIVED) or 0
+            lost = {name: counted.get(name) or 0 for name in rdma_counters.LOST}
+            name = max(lost, key=lambda one: lost[one])
+            if received and lost[name] >= _LOST and lost[name] >= _LOST_SHARE * received:
+                told = ", ".join(f"{one} {count}" for one, count in lost.items() if count)
+                yield Hit(host, [f"{device}: {told}, of {received} packets received"])
 
 
 def _first(text: str) -> float:

@@ -154,3 +154,19 @@ def test_a_default_route_by_the_fabric() -> None:
     route = {"dst": "default", "dev": case.links("a")[0]["netdev"], "gateway": "192.168.88.1", "protocol": "dhcp"}
     ev(case, "a")["node"]["routes"].insert(0, route)
     assert found(case) == [("default-by-fabric", ("a",))]
+
+
+@pytest.mark.parametrize(
+    ("lost", "received", "expected"),
+    [
+        (812_345, 50_000_000, [("fabric-loses", ("a",))]),
+        # some over months
+        (20_000, 90_000_000_000, []),
+        (300, 1000, []),
+        (20_000, 0, []),
+    ],
+)
+def test_packets_that_are_lost_count_by_their_share(lost: int, received: int, expected: list[Any]) -> None:
+    case = world()
+    ev(case, "a")["rdma_counters"] = {"rocep1s0f0": {"port_rcv_packets": received, "out_of_sequence": lost}}
+    assert found(case) == expected

@@ -1,0 +1,26 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Counters of RDMA devices, as mlx5 lays them out in sysfs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import rdma_counters
+
+
+def test_what_a_device_lacks_is_left_out(tmp_path: Path) -> None:
+    port = tmp_path / "sys/class/infiniband/rocep1s0f0/ports/1"
+    for name, text in (
+        ("counters/port_rcv_packets", "1000000\n"),
+        ("hw_counters/out_of_sequence", "812345\n"),
+        ("hw_counters/packet_seq_err", "N/A\n"),
+    ):
+        (port / name).parent.mkdir(parents=True, exist_ok=True)
+        (port / name).write_text(text)
+    (tmp_path / "sys/class/infiniband/rxe0/ports/1").mkdir(parents=True)
+    assert rdma_counters.read(str(tmp_path)) == {
+        "rocep1s0f0": {"port_rcv_packets": 1_000_000, "out_of_sequence": 812_345}
+    }
+    assert rdma_counters.read(str(tmp_path / "nowhere")) == {}
