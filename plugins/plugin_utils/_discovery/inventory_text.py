@@ -62,9 +62,10 @@ def _cages(found: Proposal) -> tuple[str, Mapping[str, Any]]:
     return ("fabric_cages", found.both) if found.both else ("fabric_cage", found.cages)
 
 
-def _host(machine: Machine, name: str, cages: Mapping[str, Any]) -> dict[str, Any]:
+def _host(machine: Machine, name: str, cages: Mapping[str, Any], lan_nics: Mapping[str, str]) -> dict[str, Any]:
     cage = {name: cages[machine.name]} if machine.name in cages else {}
-    return {"ansible_host": machine.address, **cage}
+    lane = {"fabric_lan_nic": lan_nics[machine.name]} if machine.name in lan_nics else {}
+    return {"ansible_host": machine.address, **cage, **lane}
 
 
 def _alike(values: Mapping[str, Any]) -> bool:
@@ -80,8 +81,10 @@ def _hosts(found: Proposal) -> str:
     document: dict[str, Any] = {
         "cluster": {
             "children": {
-                "ray_head": {"hosts": {head.name: _host(head, name, cages)}},
-                "ray_workers": {"hosts": {machine.name: _host(machine, name, cages) for machine in workers}},
+                "ray_head": {"hosts": {head.name: _host(head, name, cages, found.lan_nics)}},
+                "ray_workers": {
+                    "hosts": {machine.name: _host(machine, name, cages, found.lan_nics) for machine in workers}
+                },
             }
         }
     }

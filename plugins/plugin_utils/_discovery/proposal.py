@@ -31,6 +31,8 @@ RANGES = (*(f"10.{number}.0.0/16" for number in range(100, 116)), "172.30.0.0/16
 
 #: one part of a host name, by RFC 1123
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+#: a lane of a Thor's QSFP cage
+_LANE = re.compile(r"mgbe[0-3]_0")
 #: names that Ansible, or an inventory of ours, gives to something else
 TAKEN = ("all", "ungrouped", "localhost", "cluster", "sparks", "thors", "discovered", "met")
 
@@ -101,6 +103,8 @@ class Proposal:
     cages: dict[str, int] = field(default_factory=dict)
     #: both cages by host name where both are cabled alike; the first of them is the one in ``cages``
     both: dict[str, list[int]] = field(default_factory=dict)
+    #: NIC by host name by which Thors reach each other, where it is another than the one of ssh
+    lan_nics: dict[str, str] = field(default_factory=dict)
     cidr: str = ""
     #: machine and why it is not part of the cluster
     left_out: list[tuple[Machine, str]] = field(default_factory=list)
@@ -250,6 +254,7 @@ def propose(machines: Sequence[Machine], wanted: str = "") -> Proposal:
     found.topology = wanted or _topology(sparks, cables)
     if found.topology == "lan":
         found.hosts = [*sparks, *thors]
+        _lanes(found)
     else:
         found.hosts = sparks
         reason = "a Thor has no RDMA NIC; -e discover_topology=lan takes all machines into one cluster, over TCP"
@@ -444,6 +449,44 @@ def _switch(found: Proposal, cables: Cables) -> None:
             found.findings.append(_alone(machine.name, cage, hint))
 
 
+def _lanes(found: Proposal) -> None:
+    """The lanes of the QSFP cages of Thors, faster than their RJ45 port, where all machines are Thors with a cable."""
+    lanes = {one.name: _cabled_lanes(one) for one in found.hosts if one.kind == "thor"}
+    if len(lanes) < max(2, len(found.hosts)) or not all(lanes.values()):
+        return
+    networks = [{network for _nic, network in own if network} for own in lanes.values()]
+    common = sorted(set.intersection(*networks))
+    if common:
+        found.lan_nics = {
+            name: next(nic for nic, network in own if network == common[0]) for name, own in lanes.items()
+        }
+        found.notes.append(f"the Thors reach each other by a lane of their QSFP cages, in {common[0]}, over TCP")
+        return
+    told = "; ".join(f"{name} {', '.join(dict.fromkeys(nic for nic, _network in own))}" for name, own in lanes.items())
+    found.notes.append(
+        f"the QSFP cages of the Thors are cabled ({told}), and these lanes have no addresses of one range, so the RJ45 "
+        "ports are proposed: give one lane of each an address (MTU 8966 at most), and look again"
+    )
+
+
+def _cabled_lanes(machine: Machine) -> list[tuple[str, str]]:
+    """NICs of a Thor's QSFP cage with a carrier, each with a network that it has an address in, or none.
+
+    Its speed says nothing: it is shown without a cable as well.
+    """
+    found = []
+    for link in machine.node.get("interfaces") or ():
+        if not _LANE.fullmatch(link["name"]) or not link.get("carrier"):
+            continue
+        networks = [
+            str(ipv4_network_of(item["address"]))
+            for item in link["addresses"]
+            if item.get("family", "inet") == "inet" and item.get("scope", "global") == "global"
+        ]
+        found += [(link["name"], network) for network in networks or [""]]
+    return [] if machine.node["management"]["netdev"] in {nic for nic, _network in found} else found
+
+
 def _management(found: Proposal) -> None:
     """On a ring and a LAN the peers reach each other by their management addresses, which need one network."""
     networks: dict[str, list[str]] = {}
@@ -453,7 +496,7 @@ def _management(found: Proposal) -> None:
     if len(networks) < 2:
         return
     told = "; ".join(f"{network}: {', '.join(names)}" for network, names in networks.items())
-    if found.topology in BY_MANAGEMENT or found.both:
+    if (found.topology in BY_MANAGEMENT or found.both) and not found.lan_nics:
         what = f"the machines are in {len(networks)} address ranges ({told}), and a {found.topology} needs one"
         hint = "give discover_addresses the machines' addresses of one range, or connect all machines to one LAN"
         found.findings.append(Finding("lan", what, hint))

@@ -60,6 +60,17 @@ def test_a_lan_with_a_thor_on_another_port() -> None:
     assert "ansible_user" not in variables
 
 
+def test_two_thors_on_a_lane_of_their_cages() -> None:
+    lan = Lan(thors="tu")
+    for number, machine in enumerate(lan.machines.values(), 1):
+        lane = {"name": "mgbe0_0", "carrier": True, "addresses": [{"address": f"10.7.0.{number}/24"}]}
+        machine.node["interfaces"].append(lane)
+    hosts, variables = read(lan.propose())
+    assert hosts["cluster"]["children"]["ray_head"]["hosts"]["t"]["fabric_lan_nic"] == "mgbe0_0"
+    assert hosts["cluster"]["children"]["ray_workers"]["hosts"]["u"]["fabric_lan_nic"] == "mgbe0_0"
+    assert variables["fabric_topology"] == "lan"
+
+
 def test_one_machine_alone_has_no_workers() -> None:
     hosts, _variables = read(Lan("a").propose())
     assert hosts["cluster"]["children"]["ray_workers"]["hosts"] == {}

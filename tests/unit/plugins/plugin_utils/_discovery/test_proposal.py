@@ -151,6 +151,33 @@ def test_a_thor_is_left_out_of_a_fabric_and_taken_into_a_lan() -> None:
     assert (found.topology, names(found), found.cidr, found.left_out) == ("lan", ["a", "b", "t"], "", [])
 
 
+def lanes(lan: Lan, **addresses: list[str]) -> Lan:
+    """QSFP lanes with a cable, by machine, each with an address or none."""
+    for name, own in addresses.items():
+        lan.machines[name].node["interfaces"] += [
+            {"name": f"mgbe{number}_0", "carrier": True, "addresses": [{"address": address}] if address else []}
+            for number, address in enumerate(own)
+        ]
+    return lan
+
+
+def test_thors_reach_each_other_by_a_lane_of_their_cages_where_it_has_addresses() -> None:
+    found = lanes(Lan(thors="tu"), t=["", "10.7.0.1/24"], u=["10.7.0.2/24", ""]).propose()
+    assert (found.topology, found.lan_nics, found.findings) == ("lan", {"t": "mgbe1_0", "u": "mgbe0_0"}, [])
+    assert "by a lane of their QSFP cages, in 10.7.0.0/24, over TCP" in found.notes[0]
+
+
+def test_lanes_without_addresses_of_one_range_are_named_and_left() -> None:
+    for own in (["", ""], ["10.8.0.2/24"]):
+        found = lanes(Lan(thors="tu"), t=["10.7.0.1/24"], u=own).propose()
+        assert (found.lan_nics, found.findings) == ({}, [])
+        assert "give one lane of each an address" in found.notes[0]
+    # a Thor without a cable there, and a Spark beside them, have none of it
+    for lan in (lanes(Lan(thors="tu"), t=["10.7.0.1/24"]), lanes(Lan("a", "t"), t=["10.7.0.1/24"])):
+        found = lan.propose()
+        assert (found.lan_nics, found.notes) == ({}, [])
+
+
 def test_sparks_without_any_cable_are_a_lan() -> None:
     found = Lan("ab", thors="t").propose()
     assert (found.topology, names(found), found.findings) == ("lan", ["a", "b", "t"], [])
