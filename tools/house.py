@@ -27,6 +27,12 @@ TESTED_FROM = 35
 LONG_FUNCTIONS: dict[str, str] = {}
 #: functions that several utils have under one name, because they are called alike
 INTERFACES = frozenset(("read_now",))
+#: words of the glossary's last column that are no names in code -> what to say instead
+NO_NAMES = {
+    **dict.fromkeys(("look", "looks"), "facts, observation or readiness"),
+    **dict.fromkeys(("trouble", "troubles"), "finding or problem"),
+    "mend": "fix",
+}
 #: what a kind of plugin may import; kinds that are not named are doors and import nothing of one another
 ALLOWED = {
     "modules": {"module_utils"},
@@ -119,6 +125,7 @@ def problems(house: House) -> list[str]:
         found.append("packages import each other in a circle: " + " -> ".join(reversed(error.args[1])))
     found += _without_limit(house)
     found += _shared_names(house)
+    found += _no_names(house)
     used = house.reachable(name for name in house.files if name.startswith("modules."))
     used |= house.reachable(name for name in house.files if name.startswith("module_utils._onhost."))
     for name in sorted(house.files):
@@ -152,6 +159,23 @@ def _shared_names(house: House) -> list[str]:
         for name, names in where.items()
         if len(names) > 1 and not name.startswith("_") and name not in INTERFACES
     ]
+
+
+def _no_names(house: House) -> list[str]:
+    """Names in code for which the glossary has another word."""
+    found = []
+    for name, path in sorted(house.files.items()):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.FunctionDef(name=word) | ast.AsyncFunctionDef(name=word) | ast.ClassDef(name=word):
+                    pass
+                case ast.Name(id=word, ctx=ast.Store()) | ast.arg(arg=word) | ast.Attribute(attr=word, ctx=ast.Store()):
+                    pass
+                case _:
+                    continue
+            if instead := NO_NAMES.get(word.strip("_").lower()):
+                found.append(f"{name} line {node.lineno}: {word} is no name: the glossary says {instead}")
+    return found
 
 
 def _without_limit(house: House) -> list[str]:

@@ -99,7 +99,7 @@ class ActionModule(Action):
             one: task_vars["hostvars"][one].get(name) for one in task_vars.get("ansible_play_hosts_all") or [host]
         }
         own = outcomes.get(host) or {}
-        bad = {one: reason for one, result in outcomes.items() if (reason := self._trouble(one, result))}
+        bad = {one: reason for one, result in outcomes.items() if (reason := self._problem(one, result))}
         if not own.get("held"):
             return {"failed": True, "changed": False, "msg": bad.get(host) or f"{host}: there is nothing to confirm"}
         arguments["confirm"] = True
@@ -126,7 +126,7 @@ class ActionModule(Action):
         return {**result, "failed": True, "changed": False}
 
     @staticmethod
-    def _trouble(host: str, outcome: Mapping[str, Any] | None) -> str:
+    def _problem(host: str, outcome: Mapping[str, Any] | None) -> str:
         if outcome is None:
             return f"{host} took no part in the change"
         if outcome.get("failed") or outcome.get("unreachable") or outcome.get("held") is False:

@@ -68,9 +68,9 @@ class ActionModule(Action):
             self._sleep(POLL)
             found = self.execute("vllm_service", {**later, "known_invocation": invocation})
             if found.get("failed"):
-                trouble = waiting.unanswered(str(found.get("msg", "")), self._clock())
-                if trouble:
-                    return {**found, "failed": True, "changed": changed, "msg": trouble}
+                problem = waiting.unanswered(str(found.get("msg", "")), self._clock())
+                if problem:
+                    return {**found, "failed": True, "changed": changed, "msg": problem}
                 found = {"line": f"the head gave no answer: {found.get('msg', '')}"}
                 continue
             waiting.answered()

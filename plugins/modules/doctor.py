@@ -113,7 +113,7 @@ doctor:
           description: V(error) or V(warning).
           type: str
         title:
-          description: The trouble in a few words.
+          description: The finding in a few words.
           type: str
         symptom:
           description: What a user notices.

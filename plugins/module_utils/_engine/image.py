@@ -267,8 +267,8 @@ def check_probe(
             f"engine_vllm_version is {vllm_version!r}, but {where} has vllm {version}: change one of the two."
         )
     found = {name: cuda_kernels.Kernels(*map(tuple, each)) for name, each in (probe.get("libraries") or {}).items()}
-    if trouble := cuda_kernels.problem(kind, version, found, calls):
-        raise EngineError(f"{where}: its {trouble}: choose an image that has them.")
+    if problem := cuda_kernels.problem(kind, version, found, calls):
+        raise EngineError(f"{where}: its {problem}: choose an image that has them.")
     return [f"{where}: {remark}" for remark in cuda_kernels.remarks(kind, version, found, calls)]
 
 

@@ -455,10 +455,10 @@ def _check_kernels(wanted: WantedVenv, kernels: Mapping[str, Any]) -> list[str]:
     """What is to be said of the kernels of each library; refuses what cannot serve the model on this host."""
     found = {name: cuda_kernels.Kernels(*map(tuple, each)) for name, each in kernels.items()}
     version = wanted.pins.get("vllm", "")
-    if trouble := cuda_kernels.problem(wanted.kind, version, found, wanted.calls):
+    if problem := cuda_kernels.problem(wanted.kind, version, found, wanted.calls):
         device = cuda_kernels.DEVICES[wanted.kind]
         raise EngineError(
-            f"{trouble}. Give engine_requirements a build with CUDA 13 kernels for it, or a wheel built on the host "
+            f"{problem}. Give engine_requirements a build with CUDA 13 kernels for it, or a wheel built on the host "
             f'with TORCH_CUDA_ARCH_LIST="{device // 10}.{device % 10}" in engine_wheel_dir. The engine in use was left '
             "as it is."
         )

@@ -339,7 +339,7 @@ def find_neighbours(
         # A port of ours may be dark only because its peer has not set the other end up yet: it takes part all the same.
         expected = {link["netdev"]: (link["peer"], link["peer_netdev"]) for link in usable if link.get("peer")}
         if expected:
-            seen, troubles = exchange(
+            seen, problems = exchange(
                 host,
                 expected,
                 seconds,
@@ -349,7 +349,7 @@ def find_neighbours(
                 settled=[link["netdev"] for link in usable if link.get("peer_up") and link["netdev"] not in done],
                 others={name: name in done for name in ports.others if name in done or ports.before[name]["up"]},
             )
-            errors.update((name, trouble) for name, trouble in troubles.items() if name in ports.planned)
+            errors.update((name, problem) for name, problem in problems.items() if name in ports.planned)
         elif set(done) & ports.planned:
             wait_for_carrier(set(done) & ports.planned, states, training)
         after = states()

@@ -335,7 +335,7 @@ class WayBack:
         began, quiet, rounds = time.monotonic(), 0, 0
         while True:
             before, rounds = len(self.steps), rounds + 1
-            if not self.lost and self._look():
+            if not self.lost and self._check_way_in():
                 disturbed, self.tries = True, TRIES
             if self.tries:
                 self._put_back()
@@ -365,7 +365,7 @@ class WayBack:
         if failure not in self.steps:
             self.steps.append(failure)
 
-    def _look(self) -> bool:
+    def _check_way_in(self) -> bool:
         """Whether the way in has lost something; a host that cannot even list its addresses gets everything back."""
         try:
             self.lost = management_path_problems(self.plan)

@@ -81,7 +81,7 @@ def survey(
             dark = {netdev for netdev in usable if not live.get(netdev, {}).get("carrier")}
             return dark
 
-        seen, troubles = neighbors.exchange(
+        seen, problems = neighbors.exchange(
             name,
             # nobody in particular is expected, so every port listens until nothing more can come
             dict.fromkeys(usable, ("", "")),
@@ -91,7 +91,7 @@ def survey(
             training=training,
             settled=[netdev for netdev in usable if netdev not in done],
         )
-        errors.update(troubles)
+        errors.update(problems)
         now_dark()
         links = {link["netdev"]: link for link in rdma.read_links(run, root)["links"]}
     lit = {netdev for netdev in usable if netdev not in dark or seen.get(netdev)}

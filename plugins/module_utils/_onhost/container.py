@@ -417,7 +417,7 @@ def remove(
     if status != 0 and "No such container" not in err:
         notes.append(f"Docker could not remove {container_name(service)}: {err.strip()}")
         if len(container) >= 12 and processes_of(container, proc):
-            # whoever asks next needs the id
+            # kept, because the next attempt needs the container's id
             return notes
     with contextlib.suppress(FileNotFoundError):
         os.unlink(cid_file)

@@ -162,7 +162,7 @@ class Keeper:
         # whether they can be kept shows before the first answer
         self._unsaved, self._saved, self._said = True, 0.0, 0.0
         #: why the months cannot be kept: a start anew would count them from an earlier time
-        self._trouble = ""
+        self._problem = ""
 
     def read_limits(self) -> None:
         """Those in use; a reload of the front proxy brings others."""
@@ -183,12 +183,12 @@ class Keeper:
         self._unsaved |= self.ledger.take(datagram, now)
 
     def write(self, now: float, last: bool = False) -> None:
-        if (self._unsaved or self._trouble) and (last or not 0 <= now - self._saved < SAVE):
+        if (self._unsaved or self._problem) and (last or not 0 <= now - self._saved < SAVE):
             self._save(now)
         if self._read is None:
             return
         over = self.ledger.over(self.limits, now)
-        uncounted = [key for key, own in self.limits.items() if self._trouble and own.get("month")]
+        uncounted = [key for key, own in self.limits.items() if self._problem and own.get("month")]
         said = json.dumps({"over": over, "uncounted": uncounted})
         if self._written.get("over.json") != said or not 0 <= now - self._said < SAY:
             files.write_atomic(
@@ -203,20 +203,20 @@ class Keeper:
         try:
             files.write_atomic(self._months, json.dumps(self.ledger.kept()), mode=0o600)
         except OSError as error:
-            if self._trouble != str(error):
+            if self._problem != str(error):
                 print(f"{self._months}: {error}; keys with tokens_per_month are refused", file=sys.stderr, flush=True)
-            self._trouble = str(error)
+            self._problem = str(error)
             return
         self._unsaved = False
-        trouble = ""
+        problem = ""
         if os.path.lexists(put_aside := aside(self._months)):
-            trouble = (
+            problem = (
                 f"{put_aside} is what was counted before, and cannot be read: keys with tokens_per_month are refused "
                 f"until somebody says that their months begin anew: rm {put_aside}"
             )
-            if self._trouble != trouble:
-                print(trouble, file=sys.stderr, flush=True)
-        self._trouble = trouble
+            if self._problem != problem:
+                print(problem, file=sys.stderr, flush=True)
+        self._problem = problem
 
     def _write(self, name: str, content: Any) -> None:
         text = json.dumps(content)

@@ -131,9 +131,9 @@ class Head:
             self.phase = rank_link.PREPARE
             self.say(f"generation {self.generation}: all {len(self.settings.members)} hosts are here")
             await self._tell_all()
-            trouble = await drop_caches(self.settings)
-            if trouble:
-                self.say(f"page cache not dropped on {self.settings.host}: {trouble}")
+            problem = await drop_caches(self.settings)
+            if problem:
+                self.say(f"page cache not dropped on {self.settings.host}: {problem}")
             await self._until(rank_link.PREPARED, "waiting for the page cache of")
             if not self._absent(rank_link.PREPARED):
                 return
@@ -290,7 +290,7 @@ class Head:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(self.settings.heartbeat)
-            self.rank.look(self._overdue(files.read_json(self.settings.watchdog_state)))
+            self.rank.sample(self._overdue(files.read_json(self.settings.watchdog_state)))
             await self._tell_all()
 
     async def _relay(self) -> None:

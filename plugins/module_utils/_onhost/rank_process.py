@@ -84,7 +84,7 @@ class RankProcess:
         self.signs: dict[str, Any] = {}
         self.said = 0
         self._sampler = life.Sampler()
-        self._looking: asyncio.Task[None] | None = None
+        self._sampling: asyncio.Task[None] | None = None
         self._pump: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
 
@@ -144,14 +144,14 @@ class RankProcess:
             self.said += len(whole)
             self.lines.extend(line.decode("utf-8", "replace") for line in whole)
 
-    def look(self, asked: bool) -> None:
+    def sample(self, asked: bool) -> None:
         """Take a sample in the background: a driver that hangs must not cost the connection to the head."""
         if not asked or self.process is None:
             self.signs = {}
-        elif self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look(self.process.pid))
+        elif self._sampling is None or self._sampling.done():
+            self._sampling = asyncio.create_task(self._sample(self.process.pid))
 
-    async def _look(self, pid: int) -> None:
+    async def _sample(self, pid: int) -> None:
         # the processes of a container are no children of ours, and Docker's client idles
         session = 0 if self.settings.cleanup else pid
         signs = await asyncio.to_thread(self._sampler.sample, session, self.said)

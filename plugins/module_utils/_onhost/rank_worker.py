@@ -159,9 +159,9 @@ class Worker:
             rank_link.remember(self.settings.memory_path, generation)
             # power lost while the hosts were told of a new revision may have left this one another than the head
             self.rank.load(str(word.get("model") or ""))
-            trouble = await drop_caches(self.settings)
-            if trouble:
-                self.say(f"page cache not dropped on {self.settings.host}: {trouble}")
+            problem = await drop_caches(self.settings)
+            if problem:
+                self.say(f"page cache not dropped on {self.settings.host}: {problem}")
             self.state, self.generation = rank_link.PREPARED, generation
             await self._report(link)
         elif (
@@ -221,7 +221,7 @@ class Worker:
                 if self.rank.exited.is_set():
                     await self._report_failure(link)
                     return
-                self.rank.look(self.asked)
+                self.rank.sample(self.asked)
                 await self._report(link)
 
     def _tell(self, text: str) -> None:

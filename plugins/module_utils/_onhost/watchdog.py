@@ -558,7 +558,7 @@ class Watchdog:
 
     def _restart(self, seen: Observation, cause: str, text: str, pauses: bool = True) -> Decision:
         now = seen.now
-        # asked for already: systemd is stopping or about to start it, unless it forgot
+        # asked for already: systemd needs this long to stop and start it; after that it is asked again
         patience = 10.0 if seen.unit.active == "failed" else self.settings.restart_patience
         if self.restarting and self.restarted_at is not None and now - self.restarted_at < patience:
             return Decision(RESTARTING, self.restarting_text)

@@ -128,7 +128,7 @@ class Service:
         self.said = ""
         self.said_state = ""
         self.said_at = float("-inf")
-        self.trouble = ""
+        self.problem = ""
         self._take_up_left_out()
         self._lock = threading.Lock()
         #: the newest completion, and which start of the unit it asked
@@ -404,8 +404,8 @@ class Service:
         self.say(decision.line + (f" (restart, cause: {decision.restart})" if decision.restart else ""))
 
     def _complain(self, text: str) -> None:
-        if text != self.trouble:
-            self.trouble = text
+        if text != self.problem:
+            self.problem = text
             self.say(text)
 
     def _publish(self, state: dict[str, Any], wall: float) -> None:

@@ -123,7 +123,7 @@ class Node:
         self.current = 0
         self.heard = 0.0
         self.excused = float("-inf")  # when those before here last said that they still read what they have
-        self.trouble = ""
+        self.problem = ""
         self.refused: dict[str, int] = {}
         self.error = ""
         #: everything is here and proved
@@ -221,7 +221,7 @@ class Node:
             except Stale:
                 continue
             except OSError as error:
-                self.trouble = f"{upstream['node']}: {error.strerror or error}"
+                self.problem = f"{upstream['node']}: {error.strerror or error}"
                 self.finished.wait(pause)
                 pause = min(pause * 2, RETRY_MAX)
 
@@ -316,7 +316,7 @@ class Node:
                 what = (
                     f"{upstream} answers but has nothing new itself"
                     if now - self.heard < SILENCE_LIMIT
-                    else f"no answer from {names} over the fabric (last: {self.trouble or 'silence'})"
+                    else f"no answer from {names} over the fabric (last: {self.problem or 'silence'})"
                 )
                 self.fail(
                     f"nothing arrived for {self.patience:.0f} s: {what}. What arrived is kept: fix it and run again"

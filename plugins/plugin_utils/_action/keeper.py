@@ -10,8 +10,8 @@ import signal
 import time
 from collections.abc import Callable
 
-#: seconds between two looks at the run
-LOOK = 0.5
+#: seconds between two questions whether the run goes on
+ASK_EVERY = 0.5
 
 
 def keep(run: int, every: float, beat: Callable[[], object], end: Callable[[], object]) -> int:
@@ -35,7 +35,7 @@ def keep(run: int, every: float, beat: Callable[[], object], end: Callable[[], o
                 # a host that is away for a moment, in a reboot for instance, is asked again
                 with contextlib.suppress(Exception):
                     beat()
-            time.sleep(LOOK)
+            time.sleep(ASK_EVERY)
         end()
     finally:
         # nothing of the task's process is this one's to end

@@ -31,7 +31,7 @@ LEAST_PATIENCE, LEAST_BOUND = 110, 60
 UNKNOWN_STEP = 60.0
 #: watts: a Spark whose ranks wait for each other draws 16 to 27 at full utilization, one that computes about 45
 SPARK_WORKING_POWER = 30.0
-#: half an hour without a token, and nobody is told
+#: seconds: an engine that gives no token for longer than half an hour has to be reported
 MOST = 1800
 #: of vLLM's and Ray's own limit on a step, however short the planned one
 LEAST_TIMEOUT = 900

@@ -96,6 +96,11 @@ def test_a_sound_tree(tmp_path: Path) -> None:
         ),
         (
             "plugin_utils/_plan/fabric.py",
+            "def plan():\n    _trouble = 1\n",
+            "plugin_utils._plan.fabric line 2: _trouble is no name: the glossary says finding or problem",
+        ),
+        (
+            "plugin_utils/_plan/fabric.py",
             "class Wanted:\n    pass\n\n\ndef plan_it():\n    pass\n\n\ndef plan():\n    pass\n",
             "module_utils._onhost.watchdog and plugin_utils._plan.fabric each define Wanted: "
             "give each a name of its own",
