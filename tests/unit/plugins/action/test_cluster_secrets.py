@@ -46,7 +46,7 @@ class Action(cluster_secrets.ActionModule):
     """Without a play: nothing is fetched, the folder is as the variable says."""
 
     def __init__(self, args, check_mode=False):
-        self._task = SimpleNamespace(action="cluster_secrets", args=args, check_mode=check_mode)
+        self._task = SimpleNamespace(action="cluster_secrets", args=args, check_mode=check_mode, run_once=True)
         self._templar = SimpleNamespace(template=lambda value: value)
 
     def once(self, folder, **variables):

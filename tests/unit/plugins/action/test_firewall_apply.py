@@ -54,7 +54,7 @@ def run(host: Host, monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> dict[s
     action = object.__new__(firewall_apply.ActionModule)
     action._loader = DataLoader()
     action._templar = Templar(loader=action._loader, variables={})
-    action._task = SimpleNamespace(action="firewall_apply", args=arguments)
+    action._task = SimpleNamespace(action="firewall_apply", args=arguments, check_mode=False)
     action._connection = SimpleNamespace(reset=host.reset)
     monkeypatch.setattr(action, "_execute_module", host.module, raising=False)
     return action.run(task_vars={"inventory_hostname": "spark-01"})

@@ -20,7 +20,9 @@ class Script(action.ActionModule):
     """The plugin with a host that answers by script."""
 
     def __init__(self, answers: list[Answer], check: bool = False, args: dict[str, Any] | None = None) -> None:
-        self._task = SimpleNamespace(action="netplan_apply", args=args or {"links": []}, check_mode=check)
+        self._task = SimpleNamespace(
+            action="netplan_apply", args=args or {"links": []}, check_mode=check, run_once=True
+        )
         self._connection = SimpleNamespace(reset=lambda: self.log.append("reset"), close=lambda: None)
         self.answers, self.log, self.tokens, self.arguments = answers, [], [], []
 

@@ -23,7 +23,7 @@ class Action(ActionModule):
 
     def __init__(self, args: dict[str, Any], answer: dict[str, Any], check_mode: bool = False, name: str = "a") -> None:
         self._task = SimpleNamespace(
-            action="vllm_options", args=args, check_mode=check_mode, async_val=0, environment=None
+            action="vllm_options", args=args, check_mode=check_mode, async_val=0, environment=None, run_once=True
         )
         self.answer = answer
         self.name = name
