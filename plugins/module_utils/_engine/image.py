@@ -22,6 +22,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
     Pin,
     same_version,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import foreign
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
 
 #: of images this collection made from others
@@ -31,6 +32,8 @@ DERIVED = "sparkthor/engine"
 #: what an image's architecture is called by the kernel
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
+#: bytes of one description in an archive, at most, and of all that are kept
+MOST, MOST_OF_ALL = 1 << 20, 64 << 20
 _DIGEST = re.compile(r"\Asha256:[0-9a-f]{64}\Z")
 _REFERENCE = re.compile(
     r"\A(?P<name>[a-z0-9][a-zA-Z0-9._:/-]*?)(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(?:@(?P<digest>\S+))?\Z"
@@ -122,17 +125,7 @@ class Archive(NamedTuple):
 
 def read_archive(path: str) -> Archive:
     try:
-        with tarfile.open(path) as archive:
-            manifest, configs = None, {}
-            for member in archive:
-                if member.name == "manifest.json":
-                    manifest = json.loads(_read(archive, member))
-                elif member.isfile() and member.size < 1 << 20:
-                    configs[member.name] = _read(archive, member)
-                if manifest and manifest[0]["Config"] in configs:
-                    # only the layout with blobs has the index, before or behind the rest
-                    if "index.json" in configs or not manifest[0]["Config"].startswith("blobs/"):
-                        break
+        manifest, configs = _documents(path)
     except FileNotFoundError:
         raise EngineError(f"engine_image_archive: {path} is not on the controller") from None
     except (OSError, tarfile.TarError, ValueError) as error:
@@ -143,10 +136,10 @@ def read_archive(path: str) -> Archive:
                 f"engine_image_archive: {path} must hold one image as written by docker save, and holds "
                 f"{len(manifest or [])}"
             )
-        text = configs[manifest[0]["Config"]]  # type: ignore[index]
-        config = json.loads(text)
-        tags = [str(tag) for tag in manifest[0].get("RepoTags") or []]  # type: ignore[index]
-        rows = json.loads(configs.get("index.json", b"{}")).get("manifests") or []
+        text = configs[manifest[0]["Config"]]
+        config = foreign.parse_object(text, MOST)
+        tags = [str(tag) for tag in manifest[0].get("RepoTags") or []]
+        rows = foreign.parse_object(configs.get("index.json", b"{}"), MOST).get("manifests") or []
         # a row for each tag
         others = list(dict.fromkeys(str(row["digest"]) for row in rows))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -155,19 +148,49 @@ def read_archive(path: str) -> Archive:
     return Archive(image, tags, str(config.get("architecture") or ""), others)
 
 
-def archive_documents(path: str) -> list[bytes]:
-    """The manifests in an archive that was read before: of Docker 25 and later they are in it."""
-    found = []
+def _documents(path: str) -> tuple[Any, dict[str, bytes]]:
+    """``manifest.json``, and the small files before it and those that it needs, of an archive that anybody wrote.
+
+    Plain files alone: a link may lead anywhere, also to itself. Raises OSError, TarError or ValueError.
+    """
+    manifest: Any = None
+    configs: dict[str, bytes] = {}
+    left = MOST_OF_ALL
     with tarfile.open(path) as archive:
         for member in archive:
-            if member.isfile() and member.size < 1 << 20 and (data := _read(archive, member)).startswith(b"{"):
+            if not member.isfile() or member.size > MOST:
+                continue
+            data = _read(archive, member)
+            left -= len(data)
+            if left < 0:
+                raise ValueError(f"its small files have more than {MOST_OF_ALL} bytes, which docker save never writes")
+            configs[member.name] = data
+            if member.name == "manifest.json":
+                manifest = foreign.parse(data, MOST)
+                if not (isinstance(manifest, list) and all(isinstance(row, dict) for row in manifest)):
+                    raise ValueError("manifest.json is no list of images")
+            name = str(manifest[0].get("Config")) if manifest else ""
+            # only the layout with blobs has the index, before or behind the rest
+            if name in configs and ("index.json" in configs or not name.startswith("blobs/")):
+                break
+    return manifest, configs
+
+
+def archive_documents(path: str) -> list[bytes]:
+    """The manifests in an archive that was read before: of Docker 25 and later they are in it."""
+    found: list[bytes] = []
+    left = MOST_OF_ALL
+    with tarfile.open(path) as archive:
+        for member in archive:
+            if left > 0 and member.isfile() and member.size <= MOST and (data := _read(archive, member))[:1] == b"{":
                 found.append(data)
+                left -= len(data)
     return found
 
 
 def _read(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     stream = archive.extractfile(member)
-    return stream.read() if stream else b""
+    return stream.read(MOST + 1) if stream else b""
 
 
 def check_architecture(architecture: str, machine: str, what: str) -> None:

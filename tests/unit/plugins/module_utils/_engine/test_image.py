@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -92,6 +93,50 @@ def test_an_archive_says_what_is_in_it(tmp_path: Path, last: bool) -> None:
     # a row for each tag, before or behind all else
     indexed = _image.read_archive(str(archive(tmp_path / "b.tar", last=last, index=[DIGEST, DIGEST])))
     assert indexed == (f"sha256:{wanted}", ["own/vllm:1"], "arm64", [DIGEST])
+
+
+def member(name: str, data: bytes = b"", kind: bytes = tarfile.REGTYPE, link: str = "", size: int = -1) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname, info.size = kind, link, len(data) if size < 0 else size
+    return info.tobuf() + data + b"\0" * (-len(data) % 512)
+
+
+ROWS = b'[{"Config": "c.json", "RepoTags": ["own/vllm:1"]}]'
+LINKS = [
+    (tarfile.SYMTYPE, "manifest.json"),
+    (tarfile.LNKTYPE, "manifest.json"),
+    (tarfile.SYMTYPE, "/etc/shadow"),
+    (tarfile.LNKTYPE, "../../etc/shadow"),
+    (tarfile.CHRTYPE, ""),
+    (tarfile.FIFOTYPE, ""),
+    (tarfile.DIRTYPE, ""),
+]
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        *([member("manifest.json", kind=kind, link=link)] for kind, link in LINKS),
+        *(
+            [member("manifest.json", text)]
+            for text in (b"{}", b'{"0": {}}', b"5", b"null", b"[5]", b"[[]]", b"[{}]", b"[" * 100_000, b"\xff")
+        ),
+        [member("manifest.json", b'[{"Config": ["c.json"]}]'), member("c.json", b"{}")],
+        [member("manifest.json", ROWS), member("c.json", b"[]")],
+        [member("manifest.json", ROWS), member("c.json", b"[" * 100_000)],
+        [member("manifest.json", ROWS), member("c.json", kind=tarfile.SYMTYPE, link="c.json")],
+        # more than anybody has memory for
+        [member("manifest.json", size=1 << 40)],
+        [member(f"{number}.json", b"x" * (1 << 20)) for number in range(66)],
+    ],
+)
+def test_an_archive_that_somebody_made_up_is_refused(tmp_path: Path, members: list[bytes]) -> None:
+    path = tmp_path / "a.tar"
+    path.write_bytes(b"".join(members) + b"\0" * 1024)
+    with pytest.raises(EngineError, match=r"^engine_image_archive: .*a\.tar"):
+        _image.read_archive(str(path))
+    with contextlib.suppress(tarfile.TarError):
+        assert sum(map(len, _image.archive_documents(str(path)))) <= _image.MOST_OF_ALL
 
 
 def test_what_is_no_archive(tmp_path: Path) -> None:
