@@ -50,6 +50,8 @@ VARIANTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("qwen3.6-35b-a3b", "fp8", {"kv": "fp8"}),
     ("qwen3.6-35b-a3b", "mtp", {"engine": MTP}),
     ("deepseek-v3.2", "fp8", {"kv": "fp8"}),
+    # one group of Mamba 2, which each rank needs
+    ("transformers-falcon_h1", "tp4", {"tp": 4}),
 )
 #: at most so far from vLLM
 CLOSE = 0.01

@@ -68,7 +68,15 @@ class _LayerBytes:
     experts: Fraction  # of which, in experts
     kv: Fraction  # divides by min(TP, KV heads)
     whole: Fraction  # the same on each rank of the stage
+    groups: int  # of Mamba 2, whose projections several ranks need where there are fewer groups than ranks
+    group: Fraction  # bytes of one
     active: Fraction  # read for each token of one stream
+
+    def repeated(self, tensor_parallel: int) -> Fraction:
+        """What a rank holds of groups beside its share of all, where several ranks need the same one."""
+        if not self.groups or self.groups % tensor_parallel == 0:
+            return Fraction(0)
+        return self.group * (tensor_parallel - self.groups) / tensor_parallel
 
 
 def _layer_bytes(shape: Shape) -> list[_LayerBytes]:
@@ -96,7 +104,18 @@ def _layer_bytes(shape: Shape) -> list[_LayerBytes]:
             + layer.active_expert_params * experts
             + whole
         )
-        result.append(_LayerBytes(split=split, experts=routed, kv=keys, whole=whole, active=active))
+        group = 2 * shape.hidden * layer.group_state * attention
+        result.append(
+            _LayerBytes(
+                split=split,
+                experts=routed,
+                kv=keys,
+                whole=whole,
+                groups=layer.groups,
+                group=group,
+                active=active,
+            )
+        )
     return result
 
 
@@ -186,6 +205,7 @@ def estimate_weights(
         for item in part:
             amount += (item.split + more * item.experts) * part_of_rank
             amount += item.kv * _part(kv_heads, tensor_parallel) + item.whole
+            amount += item.repeated(tensor_parallel)
         last = stage == len(stages) - 1
         if shape.embedding_everywhere or stage == 0 or (last and shape.tied):
             amount += embedding / tensor_parallel + shape.positions * full
@@ -315,5 +335,7 @@ def weights_from_tensors(
             active += Fraction(size * (shape.experts_per_token or shape.experts), shape.experts)
         else:
             active += size
+    for index, item in enumerate(_layer_bytes(shape)):
+        ranks[stage_of[index]] += item.repeated(tensor_parallel)
     by_rank = [int(amount) for amount in ranks for _index in range(tensor_parallel)]
     return Weights(by_rank, total, int(active), "the checkpoint's safetensors headers", measured=True)

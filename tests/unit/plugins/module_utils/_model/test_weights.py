@@ -9,6 +9,10 @@ import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.memory import plan
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import read_shape
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import dtype_bytes
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.weights import (
+    estimate_weights,
+    weights_from_tensors,
+)
 
 from tests.unit.published_models import model
 
@@ -90,3 +94,17 @@ def test_tied_embeddings_are_needed_at_both_ends() -> None:
     gemma = model("gemma-3-27b-it")
     weights = plan(gemma, pipeline_parallel=2, language_model_only=True)["ranks"]["weights_bytes_per_rank"]
     assert weights[0] == weights[1]
+
+
+def test_a_group_of_mamba_2_is_on_each_rank_that_needs_it() -> None:
+    shape = read_shape(model("transformers-falcon_h1"))
+    [layer, *_others] = shape.layers
+    assert layer.groups == 1
+    group = 2 * shape.hidden * layer.group_state * 2  # bytes of the projections of one group
+    one, four = (estimate_weights(shape, [shape.num_layers], ranks) for ranks in (1, 4))
+    nano = read_shape(model("nemotron-3-nano-30b-a3b"))
+    assert all(layer.groups in (0, 8) for layer in nano.layers), "which four ranks divide"
+    tensors = {f"model.layers.{index}.mamba.in_proj.weight": 4 * group for index in range(shape.num_layers)}
+    read = weights_from_tensors(shape, tensors, [shape.num_layers], 4)
+    assert read.by_rank[0] == shape.num_layers * (group + group * 3 // 4)
+    assert four.by_rank[0] - one.by_rank[0] // 4 >= shape.num_layers * group * 3 // 4
