@@ -416,6 +416,8 @@ class ActionModule(ClusterAction):
         hosts = inventory.cluster_hosts(groups)
         named = self.vars["hostvars"][hosts[0]].get("serving_groups") or []
         self._fail(inventory.group_problems(groups, named))
+        played = self.vars.get("ansible_play_hosts_all") or hosts
+        self._fail(sources.nobody_left(context.CLIARGS.get("subset"), hosts, played))
         return {"changed": False, "msg": f"the inventory has {len(hosts)} hosts"}
 
     def _inventory_stage(

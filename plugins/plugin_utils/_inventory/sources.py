@@ -247,6 +247,14 @@ def problems(sources: Iterable[str], ignored: Sequence[str] = ()) -> list[Findin
     return found
 
 
+def nobody_left(limit: str | None, hosts: Sequence[str], played: Sequence[str]) -> list[Finding]:
+    """Of a --limit that names none of the cluster's hosts, though others: all plays would be skipped without a word."""
+    if not limit or set(hosts) & set(played):
+        return []
+    fix = f"name one of {', '.join(hosts)}, or leave --limit out"
+    return [Finding("limit", "no host of the cluster is left, so nothing would be done", fix, where=f"--limit {limit}")]
+
+
 def unnamed(groups: Mapping[str, Sequence[str]], sources: Sequence[str]) -> list[Finding]:
     """No host is in the group cluster: what the inventory has instead."""
     if groups.get("cluster"):

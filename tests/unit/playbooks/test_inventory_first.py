@@ -75,6 +75,15 @@ def test_no_inventory_at_all() -> None:
     assert done.stdout.count("PLAY [") == 1
 
 
+def test_a_limit_that_leaves_nobody_of_the_cluster(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text(SOUND + "others:\n  hosts:\n    laptop:\n", encoding="utf-8")
+    done = play("status", "-i", str(tmp_path), "--limit", "laptop")
+    assert done.returncode != 0
+    assert "--limit laptop: no host of the cluster is left" in done.stdout
+    assert "name one of spark-01, spark-02, spark-03, or leave --limit out" in done.stdout
+    assert done.stdout.count("PLAY [") == 1
+
+
 def test_a_limit_and_tags_do_not_leave_it_out(tmp_path: Path) -> None:
     text = SOUND.replace("cluster:\n  children:\n    ray_h", "cluster:\n  fabric_cage: 1\n  children:\n    ray_h")
     (tmp_path / "hosts.yml").write_text(text, encoding="utf-8")
