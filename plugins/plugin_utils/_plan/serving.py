@@ -287,6 +287,11 @@ def _along_the_cables(
     executor = str(first.get("vllm_serve_executor", role_specs.defaults()["vllm_serve_executor"]))
     if problem := ring.serving_problem(topology, len(hosts), executor, plan["environment"]):
         raise RecipeError(f"{problem[0]}: {problem[1]}")
+    # a recipe gives reasons of its own, which know of no ring
+    tensor, pipeline = plan["tensor_parallel"], plan["pipeline_parallel"]
+    cost = ring.cost(tensor, pipeline, len(hosts)) if topology == "ring" and tensor * pipeline == len(hosts) else ""
+    if cost and cost not in plan["why"]:
+        plan["why"] += f" On this ring {cost}."
     return plan, ranks
 
 

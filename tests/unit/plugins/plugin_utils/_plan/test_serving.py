@@ -46,6 +46,16 @@ def test_ranks_of_two_pairs_follow_the_cables_of_a_ring_and_ray_is_refused_there
     serving = plan_serving({**first, "vllm_serve_executor": "mp"}, cluster, nodes, ".")
     assert (serving["tensor_parallel"], serving["pipeline_parallel"]) == (2, 2)
     assert serving["ranks"] == ["a", "b", "d", "c"]
+    assert serving["why"].count("each pair reduces in 2 steps over a cable of its own") == 1
+
+
+def test_the_hardware_inventory_of_a_ring_of_four_can_be_served_and_says_what_its_split_costs():
+    text = (Path(SHIPPED).parent / "inventories/4spark_ring/group_vars/cluster.yml").read_text()
+    mine = {name: value for name, value in yaml.safe_load(text).items() if name.startswith("vllm_serve")}
+    first, cluster, _fabric, nodes = planned(["a", "b", "c", "d"], **mine)
+    serving = plan_serving(first, {**cluster, "topology": "ring"}, nodes, ".")
+    assert (serving["tensor_parallel"], serving["ranks"]) == (4, ["a", "b", "c", "d"])
+    assert serving["why"].endswith("every all-reduce takes 6 steps from host to host round the ring.")
 
 
 def test_a_part_of_a_ring_is_a_pair_or_no_ring_at_all():
