@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fanout_routes import part_size
 
 from tests.integration.border.conftest import TOP
 from tests.integration.border.lies import ACTED_ON, FORGED, HOSTILE, LIE, NAMES, SHAPES
@@ -145,7 +146,9 @@ def test_its_part_digests_are_not_proof(edge: Edge, monkeypatch: pytest.MonkeyPa
     with hub_of(Models({"owner/hub": files})) as url:
         monkeypatch.setenv("HF_ENDPOINT", url)
         wrong = hashlib.sha256(b"wrong").hexdigest()
-        for parts in ({sha256: [wrong] * 4}, {sha256: [HOSTILE]}, HOSTILE):
+        # as many as there are, so that they are passed on, and what is none
+        count = -(-len(files[weights]) // part_size(len(files[weights])))
+        for parts in ({sha256: [wrong] * count}, {sha256: [HOSTILE]}, HOSTILE):
             edge.lie({"*": LIE, "model_fanout parts": {"parts": parts}})
             run = copy(edge, declared)
             assert run.rc != 0, run.output
@@ -268,6 +271,7 @@ def test_its_wheels_are_not_installed_on_others(edge: Edge) -> None:
     newer = wheels(edge.home / "second", "0.33.0+cpu")
     for shape in SHAPES:
         edge.lie({"*": {**LIE, **dict.fromkeys(NAMES, shape)}, **node(declared={"generation": 1 << 40})})
-        run = edge.play("upgrade", **newer)
+        # a model is named, or no host would be asked
+        run = edge.play("upgrade", **newer, vllm_serve_model="owner/model")
         assert run.rc != 0, run.output
         assert engine(edge, edge.honest) == right, run.output
