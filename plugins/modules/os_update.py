@@ -17,6 +17,7 @@ description:
 extends_documentation_fragment:
   - sparkthor.cluster.internal
   - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.no_diff
   - sparkthor.cluster.attributes.action
 options:
   state:
@@ -52,6 +53,8 @@ attributes:
   check_mode:
     support: partial
     details: V(planned) is the same in check mode, and the others do nothing.
+  diff_mode:
+    details: Packages are changed, and the result names them.
   action:
     details: V(shown) and V(proven) judge on the controller.
 """
