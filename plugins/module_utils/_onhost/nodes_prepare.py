@@ -27,6 +27,8 @@ DONE = "/run/sparkthor/caches-dropped"
 PATIENCE = 20.0
 #: the watchdog waits a little longer
 HANG_PATIENCE = hang.DEADLINE - 2.0
+#: seconds for nodes that answer after that
+LATE = 30.0
 #: seconds for which the head's page cache, dropped before the gate, counts as dropped: vLLM is reading its modules
 RECENT = 60.0
 
@@ -127,4 +129,6 @@ def _keep_hang(ray: Any) -> int:
         print(f"nothing kept of {line}", file=sys.stderr, flush=True)
     with open(paths.others, "w", encoding="ascii") as stream:
         stream.write(f"{time.time()}\n")
+    # the restart waits no longer, but a task ends with this program: a late node still tells its GPU, NCCL and log
+    ray.wait(list(tasks), num_returns=len(tasks), timeout=LATE)
     return 0
