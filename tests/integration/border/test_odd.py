@@ -41,7 +41,7 @@ def test_no_answer_ends_a_run_for_others(border: Any) -> None:
     for host, said in ODD.items():
         border.answers(host, {"raw": {"instead": said}})
     playbook = border.home / "play.yml"
-    tasks = [{"sparkthor.cluster.host_state": {}}]
+    tasks = [{"sparkthor.cluster.rdma_info": {}}]
     playbook.write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}]), encoding="utf-8")
     output = border.play(playbook, "--forks=2")
     assert not [line for line in output.split("\n") if ACTED_ON.search(line)]
@@ -52,5 +52,5 @@ def test_no_answer_ends_a_run_for_others(border: Any) -> None:
     assert not failed["honest"]
     for host in READ:
         assert failed[host], host
-        words = f"host {host}: what it answered to host_state cannot be used: .*and leave the host out "
+        words = f"host {host}: what it answered to rdma_info cannot be used: .*and leave the host out "
         assert re.search(words, output), host
