@@ -18,7 +18,7 @@ from tests.unit.plays import CHECK, IMPORT, PLAYBOOKS
 
 TOP = PLAYBOOKS.parent
 #: they are for machines that are in no cluster yet, or for none
-WITHOUT = {"discover", "first_contact", "recipe"}
+WITHOUT = {"discover", "first_contact", "recipe", "switch"}
 SOUND = (TOP / "inventories/3spark/hosts.yml").read_text(encoding="utf-8")
 
 

@@ -27,7 +27,7 @@ TABLE = {
     **dict.fromkeys(("host_layer", "keys", "models", "monitoring", "reboot", "site", "teardown", "upgrade"), "refused"),
     **dict.fromkeys(("rotate_api_key", "rotate_ray_token"), "refused"),
     **dict.fromkeys(("doctor", "drift", "render", "status"), "refused"),
-    **dict.fromkeys(("backup", "capture", "discover", "first_contact", "recipe"), "refused"),
+    **dict.fromkeys(("backup", "capture", "discover", "first_contact", "recipe", "switch", "update"), "refused"),
     **dict.fromkeys(("bench", "report", "verify"), "measured"),
 }
 GROUPS = {
