@@ -45,9 +45,10 @@ class Outcome:
 
     @property
     def changed(self) -> dict[str, int]:
-        """Changed tasks by host, for every host of the run."""
+        """Changed tasks by host, for every host of the run; the controller is one where something changed on it."""
         hosts = {host for counts in self.stats.values() for host in counts}
-        return {host: self.stats.get("changed", {}).get(host, 0) for host in sorted(hosts)}
+        found = {host: self.stats.get("changed", {}).get(host, 0) for host in sorted(hosts)}
+        return {host: count for host, count in found.items() if count or host != "localhost"}
 
 
 class _Progress:

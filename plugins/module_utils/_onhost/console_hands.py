@@ -195,7 +195,7 @@ class ConsoleHands:
             raise ConsoleRefused(404, "this head has no such serving group")
         own = places.Places(group)
         unit = own.watchdog if of == "watchdog" else own.unit
-        argv = ["journalctl", "--no-pager", "--quiet", "--all", "--output=json", "--boot", f"--lines={lines}"]
+        argv = ["journalctl", "--no-pager", "--quiet", "--all", "--output=json", f"--lines={lines}"]
         argv += ["--output-fields=MESSAGE,__REALTIME_TIMESTAMP", f"_SYSTEMD_UNIT={unit}"]
         status, out, _err = self._runner(argv, 10)
         return parsed(out) if status == 0 else []
