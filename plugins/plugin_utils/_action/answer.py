@@ -94,6 +94,15 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
         "before": told.a_time,
         "after": told.a_time,
     },
+    "os_update": {
+        "updates": [{"name": str, "old": str, "new": str}],
+        "new": [{"name": str, "new": str}],
+        "removed": [{"name": str, "old": str}],
+        "reboots": bool,
+        "no_way_back": _LISTS,
+        "firmware": {str: str},
+        "problems": _LISTS,
+    },
     "ray_info": {
         **{name.removesuffix("?"): form for name, form in told.RAY.items()},
         "problems": [{"code": str, "node?": (str, None), "cause": str, "fix": str}],

@@ -18,7 +18,7 @@ FILE = {"/etc/netplan/40-cx7.yaml": {"content": "x", "mode": 0o600, "uid": 0, "g
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     made: dict[str, Any] = {
-        "decision": netplan_apply.change.Decision(),
+        "decision": netplan_apply.change.NetplanDecision(),
         "started": [],
         "written": [],
         "environment": ({}, {}),
@@ -61,7 +61,7 @@ def test_as_planned_is_one_verified_answer(host: dict[str, Any], capsys: pytest.
 def test_a_change_is_started_and_writes_nothing_itself(
     host: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    host["decision"] = netplan_apply.change.Decision(changed=True, needs_apply=True, after=dict(FILE))
+    host["decision"] = netplan_apply.change.NetplanDecision(changed=True, needs_apply=True, after=dict(FILE))
     host["environment"] = ({"/etc/sparkthor/fabric.env": {}}, {"before": "", "after": "A=1\n"})
     result = run(capsys, token="t", environment_path="/etc/sparkthor/fabric.env")
     assert result["started"] is True
@@ -71,7 +71,7 @@ def test_a_change_is_started_and_writes_nothing_itself(
 
 
 def test_check_mode_predicts_and_touches_nothing(host: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    host["decision"] = netplan_apply.change.Decision(changed=True, needs_apply=True, after=dict(FILE))
+    host["decision"] = netplan_apply.change.NetplanDecision(changed=True, needs_apply=True, after=dict(FILE))
     host["environment"] = ({"/etc/sparkthor/fabric.env": {}}, {})
     host["armed"] = True
     result = run(capsys, check=True, environment_path="/etc/sparkthor/fabric.env")
@@ -81,7 +81,7 @@ def test_check_mode_predicts_and_touches_nothing(host: dict[str, Any], capsys: p
 
 
 def test_mode_and_environment_need_no_rollback(host: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    host["decision"] = netplan_apply.change.Decision(changed=True, after=dict(FILE))
+    host["decision"] = netplan_apply.change.NetplanDecision(changed=True, after=dict(FILE))
     host["environment"] = ({"/etc/sparkthor/fabric.env": {}}, {})
     result = run(capsys, token="t", environment_path="/etc/sparkthor/fabric.env")
     assert (result["changed"], result["started"]) == (True, False)
@@ -91,7 +91,7 @@ def test_mode_and_environment_need_no_rollback(host: dict[str, Any], capsys: pyt
 def test_without_action_plugin_or_way_in_nothing_is_started(
     host: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    host["decision"] = netplan_apply.change.Decision(changed=True, needs_apply=True, after=dict(FILE))
+    host["decision"] = netplan_apply.change.NetplanDecision(changed=True, needs_apply=True, after=dict(FILE))
     assert "needs its action plugin" in run(capsys)["msg"]
     monkeypatch.setattr(netplan_apply.job, "live_routes", list)
     assert "nothing was changed" in run(capsys, token="t")["msg"]
@@ -99,7 +99,7 @@ def test_without_action_plugin_or_way_in_nothing_is_started(
 
 
 def test_what_was_set_aside_is_accounted_for(host: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    host["decision"] = netplan_apply.change.Decision(
+    host["decision"] = netplan_apply.change.NetplanDecision(
         changed=True,
         needs_apply=True,
         restored=["/etc/netplan/40-cx7.yaml"],
@@ -111,7 +111,7 @@ def test_what_was_set_aside_is_accounted_for(host: dict[str, Any], capsys: pytes
         assert result["kept"] == ["/etc/netplan/50-x.yaml.sparkthor-aside"]
     assert len(host["warned"]) == 2
     assert "not put back: /etc/netplan/50-x.yaml.sparkthor-aside" in host["warned"][0]
-    host["decision"] = netplan_apply.change.Decision()
+    host["decision"] = netplan_apply.change.NetplanDecision()
     assert run(capsys, token="t", state="absent", links=[])["kept"] == []
     assert len(host["warned"]) == 2
 
@@ -125,7 +125,7 @@ def test_a_host_without_a_default_route_gives_its_fabric_back(
     monkeypatch.setattr(
         netplan_apply.netplan_decision.ssh, "connection", lambda: ["10.0.0.9", "50000", "10.0.0.1", "22"]
     )
-    host["decision"] = netplan_apply.change.Decision(changed=True, needs_apply=True)
+    host["decision"] = netplan_apply.change.NetplanDecision(changed=True, needs_apply=True)
     assert run(capsys, token="t", state="absent", links=[])["started"] is True
     assert host["started"] == ["mgmt0"]
 
@@ -155,7 +155,7 @@ def test_a_check_holds_and_writes_nothing_yet(host: dict[str, Any], capsys: pyte
 
 
 def test_files_alone_wait_for_the_other_hosts_too(host: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    host["decision"] = netplan_apply.change.Decision(changed=True, after=dict(FILE))
+    host["decision"] = netplan_apply.change.NetplanDecision(changed=True, after=dict(FILE))
     host["environment"] = ({"/etc/sparkthor/fabric.env": {}}, {})
     result = run(capsys, token="t", confirm=False, environment_path="/etc/sparkthor/fabric.env")
     assert (result["changed"], result["deferred"], result["started"]) == (True, True, False)

@@ -47,10 +47,10 @@ def test_ray_ranks_reads_the_living_newest_last(monkeypatch: pytest.MonkeyPatch)
 
     agent_timeouts = []
 
-    def probe_tcp(name: str, address: str, port: int, seconds: float) -> ray_ranks.ray_probe.Probe:
+    def probe_tcp(name: str, address: str, port: int, seconds: float) -> ray_ranks.ray_probe.RayProbe:
         assert port == 6384
         agent_timeouts.append(seconds)
-        return ray_ranks.ray_probe.Probe(name, agents[address])
+        return ray_ranks.ray_probe.RayProbe(name, agents[address])
 
     monkeypatch.setattr(ray_ranks.ray_probe, "probe_tcp", probe_tcp)
     assert read({}) == everybody

@@ -29,7 +29,12 @@ def nodes(available: int = 0) -> dict[str, dict[str, Any]]:
 def cluster(group: str, hosts: list[str], **more: Any) -> dict[str, Any]:
     return {
         **{"group": group, "hosts": hosts, "head": hosts[0], "workers": hosts[1:], "topology": "switch"},
-        **{"kinds": dict.fromkeys(hosts, "spark"), "gpus": dict.fromkeys(hosts, 1), "world": len(hosts)},
+        **{
+            "kinds": dict.fromkeys(hosts, "spark"),
+            "gpus": dict.fromkeys(hosts, 1),
+            "world": len(hosts),
+            "profile": "roce",
+        },
         **more,
     }
 
