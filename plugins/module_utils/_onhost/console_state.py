@@ -10,6 +10,7 @@ an engine or a log says is text here and stays text in the browser.  Without a s
 
 from __future__ import annotations
 
+import math
 import re
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,7 +46,7 @@ def samples(text: str, wanted: Iterable[str]) -> Samples:
             value = float(match[3])
         except ValueError:
             continue
-        if value != value or value in (float("inf"), float("-inf")):
+        if not math.isfinite(value):
             continue
         labels = {
             key: re.sub(r'\\[\\"n]', lambda one: _ESCAPED[one[0]], told) for key, told in _LABEL.findall(match[2] or "")
@@ -266,7 +267,7 @@ def _state(facts: GroupFacts, updated: float | None, now: float) -> str:
 
 
 def _number(value: Any) -> float | None:
-    plain = isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
+    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
     return float(value) if plain and abs(value) < 1e15 else None
 
 

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 import pytest
 from sparklab import Lab
 
-from tests.integration.host_layer.conftest import records  # noqa: F401  (a fixture)
+from tests.integration.host_layer.conftest import records
 from tests.integration.sites import TOP, Maker, Site
+
+__all__ = ["records"]
 
 
 @pytest.fixture(scope="session")
