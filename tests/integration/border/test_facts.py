@@ -35,7 +35,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "firewall_apply": {"state": "absent"},
     "host_compare": {"probe": {"host": "one", "links": []}},
     "host_packages": {"state": "noted"},
-    "host_state": {},
+    "host_state": {"absent": ["/nowhere"]},
     "memory_plan": {},
     "model_copy": {"models": []},
     "model_fanout": {"step": "finish", "models": [], "head": "two"},
@@ -126,7 +126,10 @@ def test_no_answer_of_any_module_becomes_a_variable(border: Any) -> None:
 
 def test_no_answer_becomes_a_variable_of_others(border: Any) -> None:
     mine = kept(border)
-    calls = {"sparkthor.cluster.host_state": {}, "sparkthor.cluster.host_builtin": builtin("slurp")[HOST_BUILTIN]}
+    calls = {
+        "sparkthor.cluster.host_state": CALLS["host_state"],
+        "sparkthor.cluster.host_builtin": builtin("slurp")[HOST_BUILTIN],
+    }
     lie(border, [task(name, arguments, way) for name, arguments in calls.items() for way in WAYS])
     assert border.asked("two", "slurp")
     assert_none_counts(border, mine)

@@ -36,7 +36,7 @@ def test_a_terminal_gets_text(border: Border, words: tuple[str, ...]) -> None:
     for host, answer in hosts.items():
         border.answers(host, {"*": answer})
     stat = {"module": "stat", "arguments": {"path": "/"}}
-    calls = {"sparkthor.cluster.host_state": {}, "sparkthor.cluster.host_builtin": stat}
+    calls = {"sparkthor.cluster.host_state": {"absent": ["/nowhere"]}, "sparkthor.cluster.host_builtin": stat}
     goes_on = {"ignore_errors": True, "ignore_unreachable": True}
     play = {"hosts": "all", "gather_facts": False, "tasks": [{name: args, **goes_on} for name, args in calls.items()]}
     playbook = border.home / "play.yml"
