@@ -211,7 +211,8 @@ class ActionModule(ClusterAction):
                 address, user = str(given.get("ansible_host", host)), str(given.get("ansible_user", ""))
                 why = inventory.explain_contact(host, address, user, reason)
                 if why.id == "contact":
-                    case.contact[host] = f"{why.what[0].upper()}{why.what[1:]}. {why.fix[0].upper()}{why.fix[1:]}."
+                    what, fix = (f"{text[0].upper()}{text[1:]}." for text in (why.what, why.fix))
+                    case.contact[host] = (what, fix)
                 state = "unreachable" if away else "unreadable"
                 states[host] = {"state": state, "reason": reason[:500], "seconds": 0.0, "errors": []}
                 continue

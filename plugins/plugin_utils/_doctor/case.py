@@ -46,7 +46,7 @@ class Case:
     evidence: dict[str, Evidence] = dataclasses.field(default_factory=dict)
     unreachable: dict[str, str] = dataclasses.field(default_factory=dict)
     #: by host without evidence, what it lacks and the fix, where that is known; preflight and status say the same
-    contact: dict[str, str] = dataclasses.field(default_factory=dict)
+    contact: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
     unreadable: dict[str, str] = dataclasses.field(default_factory=dict)
     cluster: Mapping[str, t.Any] | None = None
     #: hosts and plan of each serving group, where the inventory names some

@@ -35,14 +35,16 @@ def _engine_runs(evidence: Evidence) -> bool:
 @check
 def host_unreachable(case: Case) -> Iterator[Hit]:
     for host, reason in case.unreachable.items():
-        yield Hit(host, [reason.strip().split("\n")[0][:300] or "no answer"], fix=case.contact.get(host, ""))
+        cause, fix = case.contact.get(host, ("", ""))
+        yield Hit(host, [reason.strip().split("\n")[0][:300] or "no answer"], cause=cause, fix=fix)
 
 
 @check
 def host_unreadable(case: Case) -> Iterator[Hit]:
     for host, reason in case.unreadable.items():
         said = [line[:300] for line in reason.strip().splitlines()[-3:]] or ["the answer was empty"]
-        yield Hit(host, said, fix=case.contact.get(host, ""))
+        cause, fix = case.contact.get(host, ("", ""))
+        yield Hit(host, said, cause=cause, fix=fix)
 
 
 @check

@@ -233,6 +233,7 @@ class Hit:
     hosts: tuple[str, ...] = ()
     count: int = 1
     #: put in place of the rule's own, where the check knows better
+    cause: str = ""
     fix: str = ""
 
 
@@ -340,7 +341,7 @@ def _diagnosis(rule: Rule, hit: Hit) -> Diagnosis:
         hit.fix or rule.fix,
         hit.host,
         hit.where,
-        cause=rule.cause,
+        cause=hit.cause or rule.cause,
         source=source,
         severity=rule.severity,
     )

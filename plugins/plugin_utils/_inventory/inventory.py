@@ -333,6 +333,8 @@ def inventory_problems(groups: Mapping[str, Sequence[str]], hostvars: Mapping[st
     return problems
 
 
+#: what Ansible puts before the words of ssh
+_ANSIBLE_SAYS = re.compile(r"(?:.*\bover ssh|Failed to connect to the host via ssh): ")
 #: what ssh, sudo and Python say when the first contact fails, and what to do about it
 _CONTACT = (
     (
@@ -399,6 +401,20 @@ _CONTACT = (
         for words in ("no such file or directory", "the module interpreter")
     ),
     (
+        "timed out after",
+        "it answers, but a command there hung past its time limit",
+        "run `ssh {user}@{address} uptime`: high load or memory without a free page is why; end what takes it",
+    ),
+    *(
+        (
+            words,
+            "it does not answer at {address}: powered off, frozen, or on another network",
+            "look at the machine, and check power, cable, ansible_host and ansible_port. Frozen (a host whose GPU "
+            "shares its memory freezes when that is full): hold the power button 10 s and start it again",
+        )
+        for words in ("timed out", "no route to host", "host is down", "network is unreachable")
+    ),
+    (
         "",
         "it cannot be reached at {address}",
         "check power, cable, ansible_host and ansible_port, then `ssh {user}@{address}`",
@@ -411,7 +427,7 @@ def explain_contact(host: str, address: str, user: str, message: str) -> Finding
 
     The id is ``no_contact`` where they said nothing that is known here.
     """
-    text = " ".join(message.split())
+    text = _ANSIBLE_SAYS.sub("", " ".join(message.split()))
     lowered = text.lower()
     known, what, fix = next(entry for entry in _CONTACT if entry[0] in lowered)
     names = {"user": user or "<your user>", "address": address}

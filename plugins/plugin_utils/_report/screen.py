@@ -116,7 +116,8 @@ def _host_rows(status: Mapping[str, Any]) -> list[list[str]]:
         name = host + ("*" if found["role"] == "head" else "")
         ray = _ray_of(status, host)
         if not found["reachable"]:
-            rows.append([name, found["kind"] or "-", "no answer", "-", "-", "-", "-", "-", "-"])
+            seen = "not asked" if found["error"].startswith("not asked") else "no answer"
+            rows.append([name, found["kind"] or "-", seen, "-", "-", "-", "-", "-", "-"])
             continue
         memory, disk = found["memory"], found["disk"]
         member = "alive" if host in ray.get("alive", {}) else ("-" if ray["state"] == "absent" else "absent")
@@ -161,7 +162,7 @@ def _problem_lines(problems: Sequence[Mapping[str, str]], limit: int) -> list[st
     lines = [f"{len(problems)} to fix:"]
     for item in problems[:limit]:
         lines.append(f"  {item['host']}: {item['text']}"[:160])
-        lines.append(f"      -> {item['fix']}"[:220])
+        lines.append(f"      -> {item['fix']}"[:320])
     if len(problems) > limit:
         lines.append(f"  and {len(problems) - limit} more (-e output=json shows all)")
     return lines

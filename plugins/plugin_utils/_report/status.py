@@ -219,6 +219,19 @@ def _gpu_problems(facts_by_host: Mapping[str, Mapping[str, Any]]) -> list[Findin
     ]
 
 
+def _silent(
+    host: str, address: str, variables: Mapping[str, Any], outcome: Mapping[str, Any]
+) -> tuple[str, list[Finding]]:
+    """Why there are no facts of a host: in one line, and as what there is to fix."""
+    if not outcome:
+        # a task that runs leaves one on every host that it asks
+        return "not asked (--limit)", []
+    message = str(outcome.get("msg") or outcome.get("module_stderr") or "no answer")
+    why = inventory.explain_contact(host, address, str(variables.get("ansible_user", "")), message)
+    said = f" [{why.source}]" if why.id == "no_contact" and why.source else ""
+    return str(replace(why, host="")), [replace(why, fix=why.fix + said)]
+
+
 def host_status(
     host: str,
     variables: Mapping[str, Any],
@@ -238,10 +251,7 @@ def host_status(
     }
     problems: list[Finding] = []
     if facts is None:
-        message = str(outcome.get("msg") or outcome.get("module_stderr") or "no answer")
-        why = inventory.explain_contact(host, found["management"], str(variables.get("ansible_user", "")), message)
-        found["error"] = str(replace(why, host=""))
-        problems.append(Finding("contact", "did not answer", found["error"], host))
+        found["error"], problems = _silent(host, found["management"], variables, outcome)
         return found, problems
     node, memory, disk = facts["node"], facts["memory"], facts["disk"]
     found.update(
@@ -279,7 +289,7 @@ def host_status(
 
 def serving_status(host: str, facts: Mapping[str, Any] | None, port: Any) -> dict[str, Any]:
     """What the head's watchdog says, or why nobody says anything."""
-    found: dict[str, Any] = {"state": "unknown", "line": f"the head {host} did not answer", "model": ""}
+    found: dict[str, Any] = {"state": "unknown", "line": f"no answer from the head {host}", "model": ""}
     if facts is None:
         return found
     serving = facts["serving"]
@@ -373,7 +383,7 @@ def _beside(host: str, facts: Mapping[str, Any] | None, port: Any) -> dict[str, 
 
 def ray_status(facts: Mapping[str, Any] | None) -> dict[str, Any]:
     if facts is None:
-        return {"state": "unknown", "line": "the head did not answer"}
+        return {"state": "unknown", "line": "no answer from the head"}
     ray = facts["ray"]
     cluster = ray.get("cluster")
     if not ray.get("configured"):

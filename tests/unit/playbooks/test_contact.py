@@ -80,4 +80,9 @@ def test_each_host_has_its_cause_and_its_fix(inventory: Path, playbook: str) -> 
     assert "ignoring" not in text
     assert "power button" not in text
     # the task that judges all of them fails, and no other one
-    assert done.stdout.count("[ERROR]") == (playbook == "site")
+    assert done.returncode != 0
+    assert done.stdout.count("[ERROR]") == 1
+    assert playbook == "site" or "No host could be read; of each the lines above say why, and the fix." in done.stdout
+    # one judgement each, and no cause besides it
+    assert all(text.count(fix.lower()) == 1 for _what, fix in WORDS.values()) or playbook == "site"
+    assert "frozen" not in text

@@ -154,11 +154,19 @@ def test_one_address_for_two_hosts():
         ("ssh: Could not resolve hostname x: Name or service not known", "set ansible_host"),
         (
             "ssh: connect to host 192.0.2.7 port 22: Connection timed out",
-            "check power, cable, ansible_host and ansible_port",
+            "check power, cable, ansible_host and ansible_port. Frozen",
         ),
+        ("Connection timed out during banner exchange", "hold the power button"),
+        ("ssh: connect to host 192.0.2.7 port 22: No route to host", "hold the power button"),
+        ("Connection reset by peer", "check power, cable, ansible_host and ansible_port, then `ssh nvidia@192.0.2.7`"),
+        ("Timed out after 45 second(s).", "`ssh nvidia@192.0.2.7 uptime`"),
     ],
 )
 def test_first_contact_names_the_fix(message, fix):
+    # nobody is sent to the power button of a machine that answers
+    assert ("power button" in str(inventory.explain_contact("x", "192.0.2.7", "", message))) is (
+        "No route" in message or "Connection timed out" in message
+    )
     text = str(inventory.explain_contact("x", "192.0.2.7", "nvidia", message))
     assert text.startswith("host x: ")
     assert fix in text

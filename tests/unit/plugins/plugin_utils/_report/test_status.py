@@ -75,8 +75,10 @@ def test_a_port_that_lost_its_rdma_state(outcomes):
 def test_half_a_cluster_still_has_a_plan_for_all_links(outcomes):
     outcomes["spark-03"] = {"unreachable": True, "msg": "ssh: connect to host 10.110.1.13 port 22: timed out"}
     document = made(outcomes)
-    assert texts(document) == ["spark-03: did not answer"]
-    assert "10.110.1.13" in document["problems"][0]["fix"]
+    assert texts(document) == [
+        "spark-03: it does not answer at 10.110.1.13: powered off, frozen, or on another network"
+    ]
+    assert "hold the power button" in document["problems"][0]["fix"]
     assert len(document["hosts"]["spark-01"]["links"]) == 2
     assert "no answer" in screen.render(document)
 
@@ -85,14 +87,23 @@ def test_half_a_cluster_still_has_a_plan_for_all_links(outcomes):
 def test_no_cluster_at_all_is_an_answer(topology):
     outcomes = {host: {"unreachable": True, "msg": "no route to host"} for host in HOSTS}
     document = made(outcomes, topology)
-    assert texts(document) == [f"{host}: did not answer" for host in HOSTS]
+    assert [text.partition(" at ")[0] for text in texts(document)] == [f"{host}: it does not answer" for host in HOSTS]
     assert document["serving"]["state"] == document["ray"]["state"] == "unknown"
     assert "3 to fix" in screen.render(document)
 
 
 def test_a_status_that_failed_is_a_host_without_an_answer(outcomes):
     outcomes["spark-02"] = {"failed": True, "module_stderr": "Traceback: disk full", "msg": "MODULE FAILURE"}
-    assert texts(made(outcomes)) == ["spark-02: did not answer"]
+    document = made(outcomes)
+    assert texts(document) == ["spark-02: it cannot be reached at 10.110.1.12"]
+    assert "[MODULE FAILURE]" in document["problems"][0]["fix"]
+
+
+def test_a_host_that_a_limit_left_out_is_no_host_without_an_answer(outcomes):
+    document = made({**outcomes, "spark-03": {}})
+    assert texts(document) == []
+    row = next(line for line in screen.render(document).splitlines() if line.startswith("spark-03"))
+    assert "not asked" in row
 
 
 def test_an_inventory_without_a_plan_is_one_line(outcomes):
