@@ -14,6 +14,7 @@ author:
 description:
   - Reads C(config.json) and the headers of the safetensors files of a local model folder, and computes weights, KV
     cache and overhead of each rank, as the P(sparkthor.cluster.memory_plan#filter) filter does.
+  - Of a model in GGUF it reads the header, and computes what llama.cpp takes of each host.
   - Only headers are read, so a folder of 400 GB takes a second. If files of the model are missing, the error names
     them.
 extends_documentation_fragment:
@@ -22,9 +23,14 @@ extends_documentation_fragment:
   - sparkthor.cluster.memory
 options:
   model_path:
-    description: Folder of the model on this host.
+    description: Folder of the model on this host, or a file in GGUF (of several parts the first one).
     type: path
     required: true
+  prompt_cache_mib:
+    description:
+      - Of a model in GGUF, the MiB of prompts that llama.cpp keeps in the head's memory (its C(--cache-ram)).
+      - If not given, 8192 on one host and 0 on several, where llama.cpp cannot keep any.
+    type: int
   memory_bytes:
     description:
       - C(MemTotal) of the hosts in bytes, for each rank, or for each of O(hosts), whose ranks share it. A single entry
@@ -73,7 +79,7 @@ plan:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model import gguf, gguf_memory, memory
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import (
     index_remark,
     read_model_folder,
@@ -92,9 +98,13 @@ def mem_total_bytes(path: str = "/proc/meminfo") -> int:
 
 def make_plan(params: dict[str, Any]) -> dict[str, Any]:
     options = dict(params)
-    config, tensors = read_model_folder(options.pop("model_path"))
+    path = options.pop("model_path")
     if not options["memory_bytes"]:
         options["memory_bytes"] = mem_total_bytes()
+    if file := gguf.model_file(path):
+        return gguf_memory.plan(gguf.read_gguf(file), **options)
+    options.pop("prompt_cache_mib")
+    config, tensors = read_model_folder(path)
     if not options["memory_available_bytes"]:
         options["memory_available_bytes"] = None
     return memory.plan(config, tensors=tensors, **options)
@@ -104,6 +114,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "model_path": {"type": "path", "required": True},
+            "prompt_cache_mib": {"type": "int"},
             "tensor_parallel": {"type": "int", "default": 1},
             "pipeline_parallel": {"type": "int", "default": 1},
             "dtype": {"type": "str", "default": "auto"},
@@ -138,7 +149,7 @@ def main() -> None:
     )
     try:
         plan = make_plan(module.params)
-        remark = index_remark(module.params["model_path"])
+        remark = index_remark(module.params["model_path"]) if "arguments" not in plan else ""
     except SizingError as error:
         module.fail_json(msg=str(error), variable=error.variable, fix=error.fix, mend=error.fix)
     except OSError as error:

@@ -15,6 +15,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
 from ansible_collections.sparkthor.cluster.plugins.modules import memory_plan
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import resolve
 
+from tests.unit.gguf_files import small_model
+
 CONFIG = Path(__file__).parents[3] / "fixtures" / "models" / "tiny-qwen3.json"
 
 
@@ -100,3 +102,16 @@ def test_meminfo_without_a_total(tmp_path: Path) -> None:
         memory_plan.mem_total_bytes(str(tmp_path / "meminfo"))
     (tmp_path / "meminfo").write_text("MemTotal:       127600000 kB\n")
     assert memory_plan.mem_total_bytes(str(tmp_path / "meminfo")) == 127_600_000 * 1024
+
+
+def test_a_plan_of_gguf(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = small_model(tmp_path / "m.gguf")
+    for given in (path, tmp_path):
+        code, result = run(capsys, model_path=str(given), memory_bytes=[8 * 2**30], prompt_cache_mib=0)
+        assert code == 0
+        assert result["plan"]["verdict"] == "fits"
+        assert result["plan"]["arguments"]["ctx-size"] == 4096
+    small_model(tmp_path / "n.gguf")
+    code, result = run(capsys, model_path=str(tmp_path), memory_bytes=[8 * 2**30])
+    assert code == 1
+    assert "holds 2 models: m.gguf, n.gguf. Name one of these files." in result["msg"]
