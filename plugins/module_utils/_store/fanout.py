@@ -44,12 +44,14 @@ from typing import Any
 from .._lib import foreign
 from .._lib.printable import printable
 from .fanout_parts import FanoutError, NotWhole, Parts
-from .fanout_wire import FRAME, Refused, admit, greet, limit, receive, receive_bytes
+from .fanout_wire import FRAME, OtherKey, Refused, admit, greet, limit, receive, receive_bytes
 
 #: seconds until a connection is made, until silence means that a peer is gone, and between two signs of life
 CONNECT_LIMIT = 3.0
 SILENCE_LIMIT = 5
 ALIVE = 1.0
+#: seconds in which an upstream may still serve an earlier run: all hosts of a run begin at about the same time
+REPLACE_LIMIT = 20.0
 #: seconds between two attempts to connect, at most: all hosts of a chain begin at about the same time
 RETRY_MAX = 0.25
 #: requests under way on one connection
@@ -214,8 +216,11 @@ class Node:
                     pause = 0.05
                     self.heard = time.monotonic()
                     self._pull_from(sock, buffer, number)
-            except Refused as error:
-                self.fail(str(error))
+            except OtherKey as error:
+                self.problem = str(error)
+                if time.monotonic() - self.began > REPLACE_LIMIT:
+                    self.fail(str(error))
+                self.finished.wait(RETRY_MAX)
             except FanoutError as error:
                 self.fail(str(error))
             except Stale:

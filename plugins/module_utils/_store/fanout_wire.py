@@ -25,6 +25,10 @@ class Refused(FanoutError):
     """The peer is not one of this run."""
 
 
+class OtherKey(Refused):
+    """The peer has another key: no host of the fabric, or one that still serves an earlier run."""
+
+
 def receive(sock: socket.socket, view: memoryview) -> None:
     """Fill a buffer; the kernel gathers, so that a part costs few calls."""
     done = 0
@@ -60,7 +64,7 @@ def greet(sock: socket.socket, key: bytes, run: str, node: str, manifest: bytes,
     answer = receive_bytes(sock, NONCE + 32 + 32)
     nonce, theirs, shown = answer[:NONCE], answer[NONCE : NONCE + 32], answer[NONCE + 32 :]
     if not hmac.compare_digest(shown, proof(key, b"server", hello, nonce, theirs)):
-        raise Refused(f"{peer} does not hold the key of this run")
+        raise OtherKey(f"{peer} does not hold the key of this run")
     if theirs != manifest:
         raise Refused(f"{peer} has another manifest than this host: the source changed between two steps; run again")
     sock.sendall(proof(key, b"client", hello, nonce, manifest))

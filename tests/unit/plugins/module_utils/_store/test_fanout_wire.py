@@ -5,13 +5,16 @@
 from __future__ import annotations
 
 import socket
+import time
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout_wire
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout, fanout_wire
 
-from tests.unit.fanout_ring import FILES, Ring, contents, sha
+from tests.unit.fanout_ring import FILES, WHOLE, Ring, contents, sha
 
 
-def test_a_wrong_key_gets_and_gives_nothing(ring: Ring) -> None:
+def test_a_wrong_key_gets_and_gives_nothing(ring: Ring, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fanout, "REPLACE_LIMIT", 1.0)
     seed = ring.begin(1, [], [2], ring.source(), patience=3)
     node = ring.begin(2, [1], key="22" * 32)
     report = ring.end(2)
@@ -19,6 +22,25 @@ def test_a_wrong_key_gets_and_gives_nothing(ring: Ring) -> None:
     assert "n1 (127.0.1.1) does not hold the key of this run" in report["error"]
     assert (node.received, seed.sent) == (0, 0)
     assert sha(FILES[0]) not in ring.have(2)
+
+
+def test_a_peer_that_still_serves_an_earlier_run_is_waited_for(ring: Ring) -> None:
+    former = ring.begin(1, [], [2], ring.source(), key="22" * 32)
+    ring.listening(1)
+    node = ring.begin(2, [1])
+    end = time.monotonic() + 20
+    while "does not hold the key" not in node.problem and time.monotonic() < end:
+        time.sleep(0.01)
+    assert "does not hold the key" in node.problem
+    # as systemd ends it when the host begins this run
+    former.fail("replaced")
+    ring.threads[1].join(30)
+    for listener in former.listeners:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+    ring.begin(1, [], [2], ring.source())
+    assert ring.end(2)["state"] == "done"
+    assert ring.have(2) == WHOLE
 
 
 def test_a_client_without_the_key_is_refused_by_the_server(ring: Ring) -> None:
