@@ -14,6 +14,7 @@ from pathlib import Path
 
 import openai
 import sparklab.inventory
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
 from sparklab import Lab
 
 from tools.playbooks import TOP, run_playbook
@@ -118,6 +119,7 @@ def main() -> None:
 
     say("")
     say(f"endpoint   {endpoint}")
+    say(f"page       {front.page_url(endpoint)}")
     say(f"API key    {secrets}")
     say(f"model      {model}")
     say("")

@@ -345,6 +345,7 @@ class ActionModule(ClusterAction):
             else os.path.join(inventory.secrets_dir(self.vars, self._templar.template), "api_key"),
             tls,
             usage.pools(serving["args"]),
+            bool(given["console_enabled"]),
             tuple(holder.address for holder in virtual.holders) if virtual else (),
         )
         lines = [*usage.lines(api), *usage.other_models(cluster.get("groups") or (), str(cluster.get("group")))]

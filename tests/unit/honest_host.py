@@ -100,7 +100,7 @@ def status(number: int) -> dict[str, Any]:
         "versions": {"vllm": "0.32.0", "NIC firmware": f"28.{number}"},
         "models": ["tiny"],
         "security_updates": 2,
-        "serving": {**group(), "tls": True, "certificate": "ab:cd", "beside": {"small": group("small")}},
+        "serving": {**group(), "tls": True, "certificate": "ab:cd", "page": True, "beside": {"small": group("small")}},
         "units": {f"sparkthor-{name}": unit for name in names},
         "rdma": rdma(number),
         "firewall": {"state": "closed", "reason": ""},

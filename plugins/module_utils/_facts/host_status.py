@@ -235,6 +235,7 @@ class HostReader:
             **self._group(places.OWN),
             "tls": bool(self._json(places.DECLARED).get("tls")),
             "certificate": front_config.fingerprint(self._root),
+            "page": os.path.exists(self._path("/etc/sparkthor/console.json")),
             # the groups beside the host's own one, by their names
             **({"beside": beside} if beside else {}),
         }

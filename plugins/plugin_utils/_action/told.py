@@ -267,7 +267,7 @@ STATUS: Form = {
     "versions": _TEXTS,
     "models": [str],
     "security_updates": (a_count, None),
-    "serving": {**GROUP, "tls": bool, "certificate": str, "beside?": {str: GROUP}},
+    "serving": {**GROUP, "tls": bool, "certificate": str, "page": bool, "beside?": {str: GROUP}},
     "units": {str: UNIT},
     "rdma": RDMA,
     "firewall": FIREWALL,

@@ -194,6 +194,11 @@ def api_url(host: str, port: object, tls: bool) -> str:
     return f"http{'s' if tls else ''}://{f'[{host}]' if ':' in host else host}:{port}/v1"
 
 
+def page_url(api: str) -> str:
+    """The URL of a head's page by that of its API."""
+    return f"{api.removesuffix('/v1')}/console/"
+
+
 def listen_addresses(addresses: Sequence[object], port: object, management: str = "") -> list[str]:
     """``address:port`` as nginx writes it; all of IPv4 are all of IPv6 as well on a head that is managed by IPv6."""
     if list(addresses) == ["0.0.0.0"] and ":" in management:

@@ -68,7 +68,7 @@ class ServingSettings:
     vllm_serve_watchdog_wedge_bound: str
     vllm_serve_degraded_after: float
     vllm_serve_ready_timeout: int
-    console_enabled: bool = False
+    console_enabled: bool = True
     vllm_serve_cors_origins: list[Any] = field(default_factory=list)
     vllm_serve_power_commands: list[Any] = field(default_factory=list)
     vllm_serve_power_outlets: dict[str, Any] = field(default_factory=dict)

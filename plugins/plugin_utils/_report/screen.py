@@ -90,6 +90,8 @@ def _group_lines(heading: str, serving: Mapping[str, Any], ray: Mapping[str, Any
         newest = _newest_completion(serving.get("completion") or {})
         parts = [f"model {serving['model']}", split, serving.get("endpoint", ""), newest]
         lines.append("  " + ", ".join(part for part in parts if part))
+    if serving.get("page"):
+        lines.append(f"  page {serving['page']}")
     if serving.get("certificate"):
         lines.append(f"  certificate of the API, made on the head: SHA-256 {serving['certificate']}")
     if serving["state"] not in ("serving", "absent"):

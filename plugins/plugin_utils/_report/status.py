@@ -297,6 +297,7 @@ def serving_status(host: str, facts: Mapping[str, Any] | None, port: Any) -> dic
     state = serving["state"]
     updated = state.get("updated")
     options = serving["options"]
+    endpoint = front.api_url(facts["node"]["management"]["address"], port, bool(serving.get("tls")))
     found.update(
         model=serving["model"],
         executor=serving["executor"],
@@ -305,7 +306,8 @@ def serving_status(host: str, facts: Mapping[str, Any] | None, port: Any) -> dic
         pipeline_parallel=int(options.get("pipeline-parallel-size", 1) or 1),
         max_model_len=options.get("max-model-len", ""),
         options=options,
-        endpoint=front.api_url(facts["node"]["management"]["address"], port, bool(serving.get("tls"))),
+        endpoint=endpoint,
+        page=front.page_url(endpoint) if serving.get("page") else "",
         certificate=serving.get("certificate", ""),
         unit=unit.get("active", "absent"),
         unit_seconds=unit.get("seconds"),

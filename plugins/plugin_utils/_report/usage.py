@@ -20,6 +20,8 @@ class Api(NamedTuple):
     key_file: str  # on the controller; empty where the user gave the key
     tls: str  # off, self_signed or given
     pooling: bool = False
+    #: whether the head has a page for browsers
+    page: bool = False
     #: of the heads that have the URL's address in turn, each with a certificate of its own
     heads: tuple[str, ...] = ()
 
@@ -59,6 +61,8 @@ def lines(api: Api) -> list[str]:
         if api.key_file
         else "Its key is the one that you set as vllm_serve_api_key (KEY below).",
     ]
+    if api.page:
+        found.append(f"In a browser, with that key: {front.page_url(api.url)} shows the cluster, and has a chat.")
     if api.heads:
         found.append(f"One of the heads has that address, and the next one takes it over: {', '.join(api.heads)}.")
     if trust and api.heads:

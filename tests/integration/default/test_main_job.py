@@ -9,6 +9,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 
@@ -114,13 +115,34 @@ def test_without_the_key_there_is_no_answer(cluster, key):
         "/openapi.json",
         "/version",
         "/ping",
-        "/",
+        "/console/console.json",
+        "/console/vendor/../../console.json",
     ],
 )
 @pytest.mark.parametrize("with_key", [False, True])
 def test_nothing_but_the_api_passes_the_front(cluster, path, with_key):
     code, _headers, _body = status(f"{cluster.endpoint}{path}", cluster.api_key if with_key else None)
     assert code in (401, 404)
+
+
+def test_the_page_shows_the_cluster_to_its_key_and_a_login_to_everybody(cluster):
+    code, headers, body = status(f"{cluster.endpoint}/")
+    assert (code, "Content-Security-Policy" in headers) == (200, True)
+    assert not [host for host in cluster.hosts if host in body]
+    for path in ("state", "log"):
+        for key in (None, "wrong-key-of-some-length"):
+            assert status(f"{cluster.endpoint}/console/{path}", key)[0] == 401
+    end = time.monotonic() + 60
+    while True:
+        code, _headers, body = status(f"{cluster.endpoint}/console/state", cluster.api_key)
+        told = json.loads(body)
+        if code == 200 and [host["answers"] for host in told["hosts"]] == [True] * len(cluster.hosts):
+            break
+        assert time.monotonic() < end, body
+        time.sleep(1)
+    assert told["groups"][0]["state"] == "serving"
+    wish = {"do": "stop", "group": "", "reason": "x", "id": "0" * 9}
+    assert status(f"{cluster.endpoint}/console/do", cluster.api_key, wish)[0] == 403
 
 
 def test_health_is_proved_by_a_completion(cluster):

@@ -12,8 +12,11 @@ from pathlib import Path
 
 import yaml
 
+from tests.unit import planned_cluster, role_state
+
 ROLE = Path(__file__).parents[3] / "roles" / "console"
 PAGE = ROLE / "files" / "page"
+_FIRST, CLUSTER, FABRIC, _NODES = planned_cluster.planned(["a", "b"], "direct")
 
 
 def files() -> list[Path]:
@@ -51,3 +54,20 @@ def test_nothing_becomes_html_or_code_and_nothing_is_fetched_elsewhere() -> None
         assert not re.search(r"dangerouslySetInnerHTML|<script>|\son\w+=\"", text), path.name
         assert not re.findall(r"(?:src|href|from|import)\s*[=(]?\s*['\"]https?:", text), path.name
     assert not re.search(r"<style|style=", (PAGE / "index.html").read_text(encoding="utf-8"))
+
+
+def test_a_page_that_is_not_wanted_is_removed() -> None:
+    known = {"sparkthor_cluster": CLUSTER, "sparkthor_fabric": FABRIC, "inventory_hostname": "a"}
+    known |= {"vllm_serve_api_port": 8000, "monitoring_exporter_port": 9835}
+    wanted = role_state.state("console", **known)
+    assert wanted["files"]
+    for given in ({"console_enabled": False}, {"inventory_hostname": "b"}):
+        assert role_state.state("console", **{**known, **given}) == {"files": []}
+    (task,) = [
+        one for one in yaml.safe_load((ROLE / "tasks" / "main.yml").read_text(encoding="utf-8")) if "when" in one
+    ]
+    removed = task["sparkthor.cluster.host_state"]
+    assert task["when"] == "not __console_wanted"
+    paths = [file["path"] for file in wanted["files"]]
+    assert not [path for path in paths if not any(f"{path}/".startswith(f"{own}/") for own in removed["absent"])]
+    assert [unit["name"] for unit in removed["units"]] == [unit["name"] for unit in wanted["units"]]

@@ -44,7 +44,14 @@ def test_a_worker_has_its_exporter_and_no_server() -> None:
 
 
 def test_off_means_not_managed() -> None:
-    assert planned(monitoring_enabled="false") == {"files": []}
+    assert planned(monitoring_enabled="false", console_enabled=False) == {"files": []}
+
+
+def test_the_page_alone_needs_the_exporter_and_leaves_a_prometheus_of_before_alone() -> None:
+    plan = planned(monitoring_enabled=False)
+    assert list(texts(plan)) == [f"{UNITS}/sparkthor-exporter.service"]
+    assert [unit["name"] for unit in plan["units"]] == ["sparkthor-exporter.service"]
+    assert not plan.get("restore")
 
 
 def test_the_teardown_takes_all_of_it_back() -> None:

@@ -198,3 +198,9 @@ def test_nothing_on_the_page_hides_or_turns_what_stands_beside_it():
     text = made(data)
     assert "x\ufffdy\ufffdz" in text
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e]", text)
+
+
+def test_the_live_page_of_the_head_is_a_click_away() -> None:
+    data = captured("4spark")
+    data["status"]["serving"]["page"] = "http://192.168.1.11:8000/console/"
+    assert checked(made(data)).addresses == ["data:,", "http://192.168.1.11:8000/console/"]

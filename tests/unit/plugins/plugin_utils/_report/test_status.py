@@ -205,9 +205,10 @@ def test_a_host_known_by_name_that_is_down_leaves_the_others_their_plan(outcomes
 
 def test_the_endpoint_is_the_one_that_answers(outcomes):
     for tls, scheme in ((False, "http"), (True, "https")):
-        outcomes["spark-01"]["status"]["serving"].update(tls=tls, certificate="AB:CD" if tls else "")
+        outcomes["spark-01"]["status"]["serving"].update(tls=tls, certificate="AB:CD" if tls else "", page=True)
         document = made(outcomes)
         assert document["serving"]["endpoint"] == f"{scheme}://10.110.1.11:8000/v1"
+        assert document["serving"]["page"] == f"{scheme}://10.110.1.11:8000/console/"
         assert ("SHA-256 AB:CD" in screen.render(document)) is tls
 
 

@@ -80,3 +80,9 @@ def test_one_address_of_several_heads_wants_the_certificates_of_all() -> None:
     assert "for head in 192.168.1.11 192.168.1.12; do openssl s_client -connect $head:8000" in lines[3]
     assert "--cacert head.pem https://192.168.1.100:8000/v1" in lines[4]
     assert "certificate" not in " ".join(usage.lines(api._replace(tls="off")))
+
+
+def test_the_page_is_told_where_there_is_one() -> None:
+    api = usage.Api("https://h:8000/v1", ("m",), "/k", "self_signed", page=True)
+    assert "In a browser, with that key: https://h:8000/console/ shows the cluster, and has a chat." in usage.lines(api)
+    assert "browser" not in " ".join(usage.lines(api._replace(page=False)))
