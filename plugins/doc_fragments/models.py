@@ -25,7 +25,8 @@ options:
         required: true
       source:
         description:
-          - An absolute path, or a path that begins with C(.) or C(~), is a folder on the controller.
+          - An absolute path, or a path that begins with C(.) or C(~), is a folder on the controller, or a file in GGUF
+            there (of several parts the first one).
           - A URL is downloaded once by the controller with C(fsspec); see docs/model-store.md.
           - Anything else is an id on the Hugging Face hub, downloaded once by the controller with C(huggingface_hub).
         type: str
@@ -42,6 +43,11 @@ options:
         description: Files to copy, if not all of the folder.
         type: list
         elements: str
+      pattern:
+        description:
+          - Which model in GGUF is meant, of a repository or folder that holds several, as a shell pattern of its file,
+            such as C(*Q4_K_M*). Its parts and small files come along, and no other weights.
+        type: str
       revision:
         description: Branch, tag or commit on the hub. The result names the commit.
         type: str

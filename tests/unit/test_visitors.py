@@ -448,7 +448,7 @@ def weights_of_a_folder(folder: Path, _monkeypatch: pytest.MonkeyPatch) -> int:
 def weights_on_the_hub(folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     """Told by the hub before anything is fetched; a file of weights counts eight bytes here."""
     listed = [hub.Listed(path.name, 8, "b") for path in folder.iterdir()]
-    monkeypatch.setattr(hub, "listing", lambda *_words: ("c" * 40, listed))
+    monkeypatch.setattr(hub, "listing", lambda *_words, **_options: ("c" * 40, listed))
     monkeypatch.setattr(hub_card, "_small_files", lambda *_words: str(folder))
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     return hub_card.card("org/tiny", "", client=object()).weights // 8

@@ -36,6 +36,7 @@ ARGUMENTS: dict[str, Any] = {
             "revision": {"type": "str"},
             "layout": {"type": "str", "choices": ["flat", "hub"], "default": "flat"},
             "files": {"type": "list", "elements": "str"},
+            "pattern": {"type": "str"},
             "manifest": {"type": "list", "elements": "list", "default": []},
             "links": {"type": "list", "elements": "list", "default": []},
             "commit": {"type": "str", "default": ""},

@@ -8,6 +8,7 @@ import contextlib
 import errno
 import fnmatch
 import glob
+import hashlib
 import importlib
 import json
 import os
@@ -18,12 +19,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import write_atomic
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model import gguf
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import weight_form
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import free_bytes, human
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import model_source
 
-#: in a snapshot: the names of its files, written when a download ended well
+#: in a snapshot: the names of its files, written when a download ended well; of one model in GGUF with its pattern
 _WHOLE = ".sparkthor-whole"
 #: how our own files in a snapshot begin
 _NOTES = ".sparkthor-"
@@ -32,6 +35,8 @@ OTHER_FORMS = (
     *("original/*", "metal/*", "onnx/*", "openvino/*", "coreml/*", "consolidated*", "pytorch_model*", "tf_model*"),
     *("flax_model*", "*.gguf", "*.pth", "*.onnx", "*.h5", "*.msgpack", "*.ot", "*.tflite"),
 )
+#: endings of weights that are no model in GGUF
+_WEIGHTS = (".bin", ".pt", ".pth", ".onnx", ".dat")
 #: of the bytes still to come, kept free on top of them
 RESERVE = 0.05
 #: seconds between two lines of progress
@@ -90,10 +95,55 @@ def files_left_out(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(p for p in OTHER_FORMS if not any(fnmatch.fnmatchcase(name, p) for name in weights))
 
 
-def wanted(names: Iterable[str]) -> list[str]:
+def wanted(names: Iterable[str], pattern: str = "", several: bool = False) -> list[str]:
+    """The files that are fetched. With a ``pattern`` those of one model in GGUF, and no others of its weights.
+
+    Raises HubError where the pattern fits no model or several, or one that lacks a part; without one where all would be
+    ``several`` models in GGUF, unless that is asked for.
+    """
     names = list(names)
+    if pattern:
+        return _of_gguf(names, pattern)
+    found = gguf.models_in(names)
+    if len(found) > 1 and not several and not weight_form(names)[0]:
+        raise HubError(
+            f"it holds {len(found)} models in GGUF ({_some(found)}): choose one by pattern, such as "
+            f"pattern: {found[0].rpartition('/')[2]!r}"
+        )
     patterns = files_left_out(names)
     return [name for name in names if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+
+
+def _some(names: Iterable[str]) -> str:
+    names = list(names)
+    return ", ".join(names[:8]) + (" …" if len(names) > 8 else "")
+
+
+def _of_gguf(names: list[str], pattern: str) -> list[str]:
+    models = gguf.models_in(names)
+    fitting = [name for name in models if fnmatch.fnmatchcase(name, pattern) or _part_fits(name, pattern)]
+    if len(fitting) != 1:
+        what = f"fits {len(fitting)} of them" if fitting else "fits none of them"
+        held = f"it holds {_some(fitting or models)}" if models else "it holds no model in GGUF"
+        raise HubError(f"pattern {pattern!r} {what}: {held}. Correct the pattern, so that it fits one")
+    parts = gguf.part_names(fitting[0])
+    if lost := sorted(set(parts) - set(names)):
+        raise HubError(f"{fitting[0]} lacks {len(lost)} of {len(parts)} parts, such as {lost[0]}: choose another")
+    # what is neither this model nor weights of another form: its card, its licence, its tokenizer
+    small = [name for name in names if not name.endswith((".gguf", ".safetensors", *_WEIGHTS))]
+    small = [name for name in small if not any(fnmatch.fnmatchcase(name, one) for one in OTHER_FORMS)]
+    return sorted([*parts, *small])
+
+
+def _part_fits(name: str, pattern: str) -> bool:
+    return any(fnmatch.fnmatchcase(part, pattern) for part in gguf.part_names(name))
+
+
+def _only(paths: Iterable[str], pattern: str) -> dict[str, Any]:
+    """How the client is told which files to fetch."""
+    if pattern:
+        return {"allow_patterns": [glob.escape(path) for path in paths]}
+    return {"ignore_patterns": files_left_out(paths)}
 
 
 def caches(hub: Any) -> list[str]:
@@ -126,12 +176,14 @@ class Place(NamedTuple):
     lacking: int  # bytes that a download into it brings
 
 
-def place_of(hub: Any, repo: str, commit: str, files: Iterable[Listed], token: str | None = None) -> Place:
+def place_of(
+    hub: Any, repo: str, commit: str, files: Iterable[Listed], token: str | None = None, pattern: str = ""
+) -> Place:
     """The cache that lacks least of the model, ours where they are alike.
 
     The client itself says what it would fetch: some of it can be there under another revision, or as another model's.
     """
-    names = files_left_out(file.path for file in files)
+    only = _only([file.path for file in files], pattern)
     silent, _written = _counting(hub.utils.tqdm)
     places = []
     for cache in caches(hub):
@@ -140,20 +192,20 @@ def place_of(hub: Any, repo: str, commit: str, files: Iterable[Listed], token: s
                 repo,
                 revision=commit,
                 cache_dir=cache,
-                ignore_patterns=names,
                 dry_run=True,
                 tqdm_class=silent,
                 token=token,
+                **only,
             )
         places.append(Place(cache, sum(int(row.file_size or 0) for row in rows if row.will_download)))
     return min(places, key=lambda place: place.lacking)
 
 
-def whole(repo: str, revision: str, hub: Any) -> str | None:
+def whole(repo: str, revision: str, hub: Any, pattern: str = "") -> str | None:
     """The folder of a model that came whole before; nobody is asked, so a branch may have moved since."""
     for cache in caches(hub):
         local = _local(hub, repo, revision, cache)
-        if local is not None and _came_whole(local):
+        if local is not None and _came_whole(local, pattern):
             return local
     return None
 
@@ -171,7 +223,13 @@ def _local(hub: Any, repo: str, revision: str, cache: str) -> str | None:
 
 
 def snapshot(
-    repo: str, revision: str, name: str, fetch: bool, say: Say = lambda _line: None, hub: Any = None
+    repo: str,
+    revision: str,
+    name: str,
+    fetch: bool,
+    say: Say = lambda _line: None,
+    hub: Any = None,
+    pattern: str = "",
 ) -> tuple[str | None, str]:
     """Folder and commit of a hub id on the controller.
 
@@ -184,14 +242,15 @@ def snapshot(
             f"source {repo!r} is neither a folder (it would begin with /, ./ or ~) nor a hub id such as owner/model"
         )
     hub = hub or client()
-    local = whole(repo, revision, hub)
+    local = whole(repo, revision, hub, pattern)
     if local is None or (fetch and not is_commit(revision)):
         if not fetch:
             return None, ""
         # some clients give out what a broken download left
         doubtful = "" if local else next(filter(None, (_local(hub, repo, revision, one) for one in caches(hub))), "")
         try:
-            local = _download(hub, repo, revision, name, say)
+            local = _download(hub, repo, revision, name, say, pattern)
+            _check_gguf(repo, local, pattern)
         except HubError as error:
             if local is not None and isinstance(error, Unreachable):
                 return local, os.path.basename(local)
@@ -201,7 +260,7 @@ def snapshot(
                 f"{error}. Nobody but the hub can tell whether {doubtful} is whole: if it is, give that folder as the "
                 "source"
             ) from error
-        _note_whole(local)
+        _note_whole(local, pattern)
     return local, os.path.basename(local)
 
 
@@ -212,23 +271,41 @@ def _files(folder: str) -> list[str]:
     return sorted(found)
 
 
-def _came_whole(folder: str) -> bool:
+def _check_gguf(repo: str, folder: str, pattern: str) -> None:
+    """Whether the headers of a model in GGUF say that it is whole."""
+    for name in gguf.models_in(wanted(_files(folder), pattern)) if pattern else []:
+        try:
+            gguf.read_gguf(os.path.join(folder, name))
+        except SizingError as error:
+            raise HubError(f"{repo}: {error}") from error
+
+
+def note_of(name: str, pattern: str) -> str:
+    """The name of a note of ours in a snapshot; each model that was chosen there by a pattern has its own."""
+    return name + (f"-{hashlib.sha256(pattern.encode()).hexdigest()[:16]}" if pattern else "")
+
+
+def _came_whole(folder: str, pattern: str) -> bool:
     """Whether a download of this snapshot ended well once, and all that it brought is still there."""
     try:
-        with open(os.path.join(folder, _WHOLE), encoding="utf-8") as file:
+        with open(os.path.join(folder, note_of(_WHOLE, pattern)), encoding="utf-8") as file:
             names = json.load(file)
         return all(os.path.exists(os.path.join(folder, name)) for name in names)
     except (OSError, ValueError, TypeError):
         return False
 
 
-def _note_whole(folder: str) -> None:
+def _note_whole(folder: str, pattern: str) -> None:
     """In the snapshot itself, so that it goes with it; a name that begins with a dot is not brought to hosts."""
-    write_atomic(os.path.join(folder, _WHOLE), json.dumps(_files(folder)))
+    names = _files(folder)
+    note = os.path.join(folder, note_of(_WHOLE, pattern))
+    write_atomic(note, json.dumps(wanted(names, pattern) if pattern else names))
 
 
-def listing(hub: Any, repo: str, revision: str, token: str | None = None) -> tuple[str, list[Listed]]:
-    """Commit and files of a model, as the hub has them now."""
+def listing(
+    hub: Any, repo: str, revision: str, token: str | None = None, pattern: str = "", several: bool = False
+) -> tuple[str, list[Listed]]:
+    """Commit and files of a model, as the hub has them now; see :func:`wanted`."""
     with explained(hub, repo, revision, token):
         api = hub.HfApi(token=token)
         commit = str(api.model_info(repo, revision=revision or None).sha)
@@ -237,7 +314,10 @@ def listing(hub: Any, repo: str, revision: str, token: str | None = None) -> tup
             for item in api.list_repo_tree(repo, revision=commit, recursive=True)
             if hasattr(item, "blob_id")
         }
-    return commit, [tree[name] for name in wanted(tree)]
+    try:
+        return commit, [tree[name] for name in wanted(tree, pattern, several)]
+    except (HubError, SizingError) as error:
+        raise HubError(f"{repo}: {error}") from error
 
 
 def _here(hub: Any, repo: str, commit: str, files: Iterable[Listed], cache: str) -> int:
@@ -256,10 +336,10 @@ def room_problem(repo: str, cache: str, lacking: int) -> str:
     )
 
 
-def _download(hub: Any, repo: str, revision: str, name: str, say: Say) -> str:
-    commit, files = listing(hub, repo, revision)
+def _download(hub: Any, repo: str, revision: str, name: str, say: Say, pattern: str) -> str:
+    commit, files = listing(hub, repo, revision, pattern=pattern)
     _remove_orphans(model_folder(push.user_cache("hub"), repo))
-    cache, lacking = place_of(hub, repo, commit, files)
+    cache, lacking = place_of(hub, repo, commit, files, pattern=pattern)
     if problem := room_problem(repo, cache, lacking):
         raise HubError(problem)
     before = _here(hub, repo, commit, files, cache)
@@ -272,8 +352,8 @@ def _download(hub: Any, repo: str, revision: str, name: str, say: Say) -> str:
                     repo,
                     revision=revision or commit,
                     cache_dir=cache,
-                    ignore_patterns=files_left_out(file.path for file in files),
                     tqdm_class=progress,
+                    **_only([file.path for file in files], pattern),
                 )
             )
     except HubError as error:

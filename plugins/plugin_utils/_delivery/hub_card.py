@@ -22,6 +22,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoin
     weight_form,
     weight_map_files,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import hub_caches
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import human
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import valid_sha256
@@ -90,7 +91,7 @@ def recorded(repo: str, revision: str, record: Record) -> str:
 def card(repo: str, revision: str, token: str | None = None, client: Any = None) -> Card:
     """Config and sizes of a model, from the hub.  Raises HubError, and Unreachable where the hub does not answer."""
     client = client or hub.client()
-    commit, files = hub.listing(client, repo, revision, token)
+    commit, files = hub.listing(client, repo, revision, token, several=True)
     sizes = {file.path: file.size for file in files}
     if "config.json" not in sizes and "params.json" in sizes:
         problem, _fix = MISTRAL_ALONE
@@ -163,27 +164,31 @@ def models_of(
     found = Models({}, [])
     for model in models.with_recorded(list(given), record):
         name, source = models.name_of(model), str(model.get("source") or "")
-        revision = str(model.get("revision") or "")
+        revision, pattern = str(model.get("revision") or ""), str(model.get("pattern") or "")
         if not model_source.on_hub(source):
             folder = model_source.folder(source)
+            folder = os.path.dirname(folder) if source.endswith(".gguf") else folder
             if model_source.is_folder(source) and os.path.isdir(folder):
-                found.sizes[name] = _bytes_of(folder, model.get("files"))
+                found.sizes[name] = _bytes_of(folder, _chosen(model, folder))
             continue
         client = client or hub.client()
-        folder_here = hub.whole(source, revision, client)
+        folder_here = hub.whole(source, revision, client, pattern)
         if folder_here is not None:
-            found.sizes[name] = _bytes_of(folder_here, model.get("files"))
+            found.sizes[name] = _bytes_of(folder_here, _chosen(model, folder_here))
             continue
-        outline = hub_outline.outline(source, revision, False, client)
+        outline = hub_outline.outline(source, revision, False, client, pattern)
         if outline is not None and outline.untouched:
             # hosts had its large files: what they lack of them now is told when it is fetched
-            found.sizes[name] = _bytes_of(outline.folder, None) + sum(entry.size for entry in outline.absent)
+            small = models.chosen_files(model, outline.folder, name, outline.absent)
+            large = {entry.path for entry in outline.absent}
+            small = None if small is None else [path for path in small if path not in large]
+            found.sizes[name] = _bytes_of(outline.folder, small) + sum(entry.size for entry in outline.absent)
             continue
         try:
-            commit, files = hub.listing(client, source, revision)
+            commit, files = hub.listing(client, source, revision, pattern=pattern)
             # of a gated model everybody may read the list of its files, and nothing else
             _small_files(client, source, commit, [file.path for file in files], None)
-            cache, lacking = hub.place_of(client, source, commit, files)
+            cache, lacking = hub.place_of(client, source, commit, files, pattern=pattern)
         except hub.HubError as error:
             raise type(error)(f"{name}: {error}") from error
         found.sizes[name] = sum(file.size for file in files)
@@ -195,6 +200,14 @@ def models_of(
         if problem := hub.room_problem(source, cache, sum(one.lacking for one in found.downloads)):
             raise hub.HubError(f"{name}: {problem}")
     return found
+
+
+def _chosen(model: Mapping[str, Any], folder: str) -> list[str] | None:
+    """Files of a folder that are the model; raises HubError for half of a model in GGUF."""
+    try:
+        return models.chosen_files(model, folder, f"model_store_models: {model['name']}")
+    except (SizingError, hub.HubError) as error:
+        raise hub.HubError(f"{model['name']}: {error}") from error
 
 
 def _bytes_of(folder: str, names: Iterable[str] | None) -> int:

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible.errors import AnsibleActionFail
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model import gguf
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import (
     Entry,
     StoreError,
@@ -47,9 +49,18 @@ def name_of(model: Any) -> str:
 def store_folder_of(model: Mapping[str, Any]) -> str:
     """The name of a model's folder in the store, without reading its source, which may be away just now."""
     name = name_of(model)
+    source = str(model.get("source") or "")
+    chosen = "pattern" if model.get("pattern") else "source" if source.endswith(".gguf") else ""
+    if model.get("pattern") and "://" in source:
+        raise AnsibleActionFail(
+            f"model_store_models: {name}: pattern chooses files of the hub or of a folder; remove it"
+        )
     if model.get("layout", "flat") != "hub":
         return name
-    source = str(model.get("source") or "")
+    if chosen:
+        raise AnsibleActionFail(
+            f"model_store_models: {name}: layout hub has all files of a model, and {chosen} chooses some; remove layout"
+        )
     if not model_source.is_folder(source):
         return f"models--{source.replace('/', '--')}"
     # of the hub's own cache: …/models--owner--name/snapshots/COMMIT, which is what _push.hub_folder makes of it
@@ -122,7 +133,12 @@ def declare(
             found.pending.append(name)
             continue
         what = f"model_store_models: {name}"
-        names = model.pop("files", None) or None
+        try:
+            names = chosen_files(model, folder, what, absent)
+        except (SizingError, hub.HubError) as error:
+            raise AnsibleActionFail(f"{what}: {error}") from error
+        model.pop("files", None)
+        model.pop("pattern", None)
         links: list[Any] = []
         if names:
             absent = [entry for entry in absent if entry.path in names]
@@ -141,6 +157,27 @@ def declare(
             {**model, "name": name, "manifest": rows, "links": links, "commit": commit, "folder": place}
         )
     return found
+
+
+def chosen_files(model: Mapping[str, Any], folder: str, what: str, absent: Sequence[Entry] = ()) -> list[str] | None:
+    """The files of a folder that are the model, where not all of them are; with ``absent`` ones that it has elsewhere.
+
+    Of a model in GGUF that a pattern or a file chooses, headers and parts have to be whole.
+    """
+    if files := model.get("files"):
+        return list(files)
+    source, pattern = str(model.get("source") or ""), str(model.get("pattern") or "")
+    if model_source.is_folder(source) and source.endswith(".gguf"):
+        names = gguf.part_names(os.path.basename(source))
+    elif pattern:
+        elsewhere = [entry.path for entry in absent]
+        names = hub.wanted({*push.folder_files(folder, what), *elsewhere}, pattern)
+    else:
+        return None
+    if not absent:
+        for name in gguf.models_in(names):
+            gguf.read_gguf(os.path.join(folder, name))
+    return names
 
 
 def _told(rows: Any, name: str) -> list[Entry]:
@@ -179,23 +216,24 @@ def _folder(model: Mapping[str, Any], name: str, fetch: bool, say: hub.Say, outl
     if model_source.is_folder(source):
         if model.get("revision"):
             raise AnsibleActionFail(f"model_store_models: {name}: a folder has no revision; remove it")
-        return _Source(model_source.folder(source))
-    revision = str(model.get("revision") or "")
+        folder = model_source.folder(source)
+        return _Source(os.path.dirname(folder) if source.endswith(".gguf") else folder)
+    revision, pattern = str(model.get("revision") or ""), str(model.get("pattern") or "")
     try:
         with push.locked(push.user_cache("locks", "hub.lock")):
             # the hub's layout is made of the whole snapshot
             if (outlines or not fetch) and model.get("layout", "flat") == "flat":
-                found = _outline(source, revision, fetch)
+                found = _outline(source, revision, fetch, pattern)
                 if found is not None:
                     return _Source(found.folder, found.commit, found.absent)
-            return _Source(*hub.snapshot(source, revision, name, fetch=fetch, say=say))
+            return _Source(*hub.snapshot(source, revision, name, fetch=fetch, say=say, pattern=pattern))
     except hub.HubError as error:
         raise AnsibleActionFail(f"model_store_models: {name}: {error}") from error
 
 
-def _outline(source: str, revision: str, fetch: bool) -> hub_outline.Outline | None:
+def _outline(source: str, revision: str, fetch: bool, pattern: str) -> hub_outline.Outline | None:
     try:
-        return hub_outline.outline(source, revision, fetch)
+        return hub_outline.outline(source, revision, fetch, pattern=pattern)
     except hub.HubError:
         # the download of the whole has words for it, and may know the model without the hub
         return None

@@ -86,7 +86,7 @@ def outlined(model: Path, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """The folder has the small file alone; the list grows when the whole is fetched."""
     fetched: list[bool] = []
 
-    def snapshot(repo: str, revision: str, name: str, fetch: bool, say: Any) -> tuple[str, str]:
+    def snapshot(repo: str, revision: str, name: str, fetch: bool, say: Any, pattern: str) -> tuple[str, str]:
         assert (repo, revision, fetch) == ("owner/tiny", "c" * 40, True)
         fetched.append(True)
         (model / "model.safetensors").write_bytes(b"weights")
@@ -95,7 +95,7 @@ def outlined(model: Path, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     monkeypatch.setattr(push, "Courier", Courier)
     monkeypatch.setattr(hub, "snapshot", snapshot)
     monkeypatch.setattr(
-        hub_outline, "outline", lambda *_given: hub_outline.Outline(str(model), "c" * 40, [WEIGHTS], True)
+        hub_outline, "outline", lambda *_given, **_options: hub_outline.Outline(str(model), "c" * 40, [WEIGHTS], True)
     )
     hashed = push.manifest
     monkeypatch.setattr(

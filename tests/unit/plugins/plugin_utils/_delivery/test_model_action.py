@@ -48,9 +48,11 @@ def test_models_are_declared_by_their_contents(model: Path, monkeypatch: pytest.
 
 def test_a_hub_model_goes_by_its_commit(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        hub, "snapshot", lambda repo, revision, name, fetch, say: (str(model), "c" * 40) if fetch else (None, "")
+        hub,
+        "snapshot",
+        lambda repo, revision, name, fetch, say, pattern: (str(model), "c" * 40) if fetch else (None, ""),
     )
-    monkeypatch.setattr(hub_outline, "outline", lambda repo, revision, fetch: None)
+    monkeypatch.setattr(hub_outline, "outline", lambda repo, revision, fetch, pattern: None)
     args = {"models": [{"name": "tiny", "source": "owner/tiny", "revision": "main"}]}
     _result, calls = act(model_copy, monkeypatch, args, [{"changed": False}])
     assert calls[0]["models"][0]["commit"] == "c" * 40

@@ -82,7 +82,9 @@ def test_a_folder_is_declared_by_its_contents(folder: Path) -> None:
 
 
 def test_what_is_not_here_is_pending_until_it_may_be_fetched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "snapshot", lambda *_given, fetch, say: (str(folder), COMMIT) if fetch else (None, ""))
+    monkeypatch.setattr(
+        hub, "snapshot", lambda *_given, fetch, say, pattern: (str(folder), COMMIT) if fetch else (None, "")
+    )
     monkeypatch.setattr(url, "fetch", lambda *_given, fetch: str(folder) if fetch else None)
     given = [{"name": "a", "source": "owner/a"}, {"name": "b", "source": "s3://bucket/b"}]
     assert models.declare(given, fetch=False).pending == ["a", "b"]
@@ -108,7 +110,7 @@ def test_only_the_hub_has_revisions(source: str, words: str) -> None:
 
 
 def test_what_hub_and_url_refuse_names_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse_hub(*_given: Any, fetch: bool, say: Any) -> None:
+    def refuse_hub(*_given: Any, fetch: bool, say: Any, pattern: str) -> None:
         raise hub.HubError("no such repository")
 
     def refuse_url(*_given: Any, fetch: bool) -> None:
@@ -135,7 +137,7 @@ def test_a_branch_stays_what_it_was_at_its_first_download(
     assert models.with_recorded(given, record) == given
     asked = []
 
-    def snapshot(repo: str, revision: str, name: str, fetch: bool, say: Any) -> tuple[str, str]:
+    def snapshot(repo: str, revision: str, name: str, fetch: bool, say: Any, pattern: str) -> tuple[str, str]:
         asked.append(revision)
         return str(folder), {"": "c" * 40, "v1": "e" * 40}.get(revision, revision)
 
