@@ -48,6 +48,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     changes,
+    executor,
     front,
     revisions,
     runtime,
@@ -131,7 +132,8 @@ class ActionModule(ClusterAction):
             self.tell(f"sparkthor: {cluster['summary']}")
             if serving := cluster.get("serving"):
                 engine = runtime.Runtime(serving["runtime"], serving["runtime_why"])
-                for line in (engine.sentence(), serving["outlook"]):
+                starter = executor.Executor(serving["executor"], serving["executor_why"])
+                for line in (engine.sentence(), starter.sentence(arguments["assumed"]), serving["outlook"]):
                     self.tell(f"sparkthor: {line}")
         return outcome
 
@@ -199,10 +201,9 @@ class ActionModule(ClusterAction):
             warnings = [*warnings, *serving["warnings"]]
             engine = runtime.Runtime(serving["runtime"], serving["runtime_why"])
             cluster["summary"] += f"; {serving['recipe']}: {serving['why']}"
-        cluster.update(
-            runtime=engine.name,
-            image=runtime.image(engine, cluster["kinds"].values(), serving.get("image", "")),
-        )
+        image = runtime.image(engine, cluster["kinds"].values(), serving.get("image", ""))
+        starter = serving.get("executor") or executor.choose(head, engine, image, cluster).name
+        cluster.update(runtime=engine.name, image=image, executor=starter)
         return warnings
 
     def _plan_models(self, cluster: dict[str, Any], nodes: Mapping[str, Mapping[str, Any]]) -> None:

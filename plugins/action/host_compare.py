@@ -124,9 +124,8 @@ class ActionModule(Action):
                 seen = own | typed(self._templar, own, role)
                 arguments = declared_state.present(arguments, declared_state.text_by(self._loader, self._templar, seen))
             found.append((module, arguments))
-        known = Declared(Templated(variables, self._templar), strict=False)
-        head = (variables.get("sparkthor_cluster") or {}).get("head")
-        if role == "ray_node" and self.host == head and known.get("vllm_serve_executor") == "ray":
+        cluster = variables.get("sparkthor_cluster") or {}
+        if role == "ray_node" and self.host == cluster.get("head") and cluster["executor"] == "ray":
             found.append(("ray_info", {}))
         return found
 

@@ -14,7 +14,7 @@ author:
 description:
   - The image comes from an archive on the controller, which is loaded if the host lacks it, or is pulled. It is known
     by its digest, never by its tag alone.
-  - An image that lacks Ray gets it once, pinned, as a derived image built on the host without a network. Packages the
+  - With O(ray) an image that lacks Ray gets it once, pinned, as a derived image built on the host without a network. Packages the
     image has stay as they are; what it lacks of O(requirements) is added, as wheels for the image's Python.
   - Writes O(config_path), from which the units run the containers of Ray and vLLM.
   - Returns the fact C(sparkthor_engine).
@@ -46,6 +46,11 @@ options:
     description: Whether an image that is neither there nor in an archive is pulled.
     type: bool
     default: true
+  ray:
+    description: Whether Ray is needed. If not, an image stays as it is, whether it has Ray or none.
+    type: bool
+    default: true
+    version_added: 0.2.0
   gpu:
     description:
       - How containers get the GPUs, V(cdi) by CDI, V(gpus) by C(--gpus), V(runtime) by the runtime C(nvidia).
@@ -148,6 +153,7 @@ def main() -> None:
             "digest": {"type": "str", "default": ""},
             "archive": {"type": "str", "default": ""},
             "pull": {"type": "bool", "default": True},
+            "ray": {"type": "bool", "default": True},
             "gpu": {"type": "str", "choices": ["auto", "cdi", "gpus", "runtime", "none"], "default": "auto"},
             "settings": {"type": "dict", "default": {}},
             "config_path": {"type": "path", "default": "/etc/sparkthor/container.json"},

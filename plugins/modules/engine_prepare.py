@@ -41,6 +41,10 @@ options:
     description: File on the controller with the image.
     type: str
     default: ''
+  ray:
+    description: Whether the image has to have Ray, or get it.
+    type: bool
+    default: true
 attributes:
   check_mode:
     details: Wheels that the controller lacks are only named.

@@ -216,6 +216,10 @@ machine:
   description: What this machine keeps under any name; empty if it has no machine-id.
   returned: with O(state=kept)
   type: str
+executor:
+  description: What starts the ranks of the host's own group now, V(ray) or V(mp).
+  returned: with O(state=kept)
+  type: str
 configurations:
   description: What is kept, the newest first, each with C(name), C(digest) and C(about).
   returned: with O(state=kept)
@@ -301,7 +305,9 @@ def keep(module: AnsibleModule) -> None:
     except (kept.KeptError, OSError, UnicodeDecodeError) as error:
         module.fail_json(msg=f"what serves cannot be kept on this host: {error}")
     known = [{"name": one.name, "digest": kept.digest(one.items), "about": one.about} for one in kept.read()]
-    module.exit_json(changed=changed, digest=digest, machine=read_identity(), configurations=known)
+    module.exit_json(
+        changed=changed, digest=digest, machine=read_identity(), configurations=known, executor=kept.executor()
+    )
 
 
 def roll_back(module: AnsibleModule) -> None:

@@ -49,7 +49,8 @@ def node(number: int) -> dict[str, Any]:
         "secrets": ["ray_token"],
         "declared": {
             **{"host": name, "head": "a", "generation": 3, "seen": 3, "cluster": "c0ffee", "hosts": ["a", "b"]},
-            **{"machines": {"a": "1" * 32, "b": "2" * 32}, "topology": "direct", "virtual": "", "hostname": name},
+            **{"machines": {"a": "1" * 32, "b": "2" * 32}, "topology": "direct", "executor": "ray"},
+            **{"virtual": "", "hostname": name},
         },
         "models": {"tiny": "tiny@6f1ed002ab559585"},
         "hub_models": {"org/tiny": 1000},

@@ -341,9 +341,12 @@ def with_ray(
     probe: dict[str, Any],
     actions: list[str],
 ) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """The image to run, with its probe: the base if it has Ray, else the derived one; or what is needed to build it."""
+    """The image to run, with its probe: the base if it has Ray or needs none, else the derived one; or what is needed
+    to build it."""
     target = params["target"]
     packages = probe["packages"]
+    if not params["ray"]:
+        return base.image, probe, {}
     if "ray" in packages:
         _image.check_ray(packages["ray"], target["image"], params["ray_version"] or "")
         return base.image, probe, {}

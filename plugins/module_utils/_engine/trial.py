@@ -27,13 +27,17 @@ CONTAINER = "sparkthor-trial"
 
 #: runs under the engine's Python; the only argument says whether to load a model
 PROGRAM = r"""
-import json, os, sys, tempfile
+import importlib.util, json, os, sys, tempfile
 from importlib.metadata import version
 os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
-import torch, ray, vllm
+import torch, vllm
 import vllm.engine.arg_utils, vllm.v1.engine.async_llm
-found = {**{name: version(name) for name in ("ray", "vllm", "torch")}, "gpu": "", "nccl": ""}
+found = {**{name: version(name) for name in ("vllm", "torch")}, "gpu": "", "nccl": ""}
+# an image that serves without Ray has none
+if importlib.util.find_spec("ray"):
+    import ray
+    found["ray"] = version("ray")
 if torch.cuda.is_available():
     ones = torch.ones(64, 64, device="cuda", dtype=torch.bfloat16)
     if float((ones @ ones).sum()) != 64.0 ** 3:

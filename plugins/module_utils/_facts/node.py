@@ -329,8 +329,8 @@ class NodeReader:
 
     def declared(self) -> dict[str, Any]:
         """As whom the newest play declared this host, whom head, which declaration of which cluster that was, its
-        hosts, which machines they are, its topology, and the newest one that this host has heard of since; empty before
-        the first."""
+        hosts, which machines they are, its topology, what starts its ranks, and the newest one that this host has heard
+        of since; empty before the first."""
         data = self._object(places.DECLARED)
         if not isinstance(data.get("head"), str):
             return {}
@@ -346,6 +346,7 @@ class NodeReader:
             "hosts": sorted(data.get("peers") or ()),
             "machines": machines if isinstance(machines, dict) else {},
             "topology": str(data.get("topology") or ""),
+            "executor": str(data.get("executor") or ""),
             "virtual": str(data.get("virtual_address") or ""),
             "hostname": str(data.get("hostname") or ""),
         }

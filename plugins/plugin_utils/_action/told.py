@@ -90,6 +90,7 @@ _DECLARATION: Form = {
     "hosts": [str],
     "machines": _TEXTS,
     "topology": str,
+    "executor": str,
     "virtual": str,
     "hostname": str,
 }

@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import (
     image as _image,
 )
@@ -57,9 +58,10 @@ class WantedImage(NamedTuple):
 
 def read_wanted(args: Mapping[str, Any], machine: str = "") -> WantedImage:
     """Check all that can be checked before a host is touched."""
-    source = str(args.get("requirements") or "")
-    pins = _engine.read_lock(local(source), "engine_image_requirements")
-    _image.check_ray_lock(pins, source, str(args.get("ray_version") or ""))
+    source, pins = str(args.get("requirements") or ""), list[Pin]()
+    if boolean(args.get("ray", True)):
+        pins = _engine.read_lock(local(source), "engine_image_requirements")
+        _image.check_ray_lock(pins, source, str(args.get("ray_version") or ""))
     image, digest = str(args.get("image") or ""), str(args.get("digest") or "")
     path = local(str(args.get("archive") or ""))
     if not path:

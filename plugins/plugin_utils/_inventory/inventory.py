@@ -17,7 +17,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.local
 
 TOPOLOGIES = ("direct", "ring", "line", "switch", "lan")
 RUNTIMES = ("venv", "container")
-EXECUTORS = ("ray", "mp")
+EXECUTORS = ("auto", "ray", "mp")
 KINDS = ("spark", "thor", "generic")
 #: shorter keys can be guessed; the same bound holds for the API key and the Ray token
 MINIMUM_SECRET_LENGTH = 16

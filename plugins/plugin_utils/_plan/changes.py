@@ -36,6 +36,13 @@ def announced(cluster: Mapping[str, Any], fabric: Mapping[str, Mapping[str, Any]
     topology = str(before.get("topology") or "")
     if topology and topology != cluster["topology"]:
         lines.append(f"the topology changes from {topology} to {cluster['topology']}")
+    executor, wanted = str(before.get("executor") or ""), str(cluster.get("executor") or "")
+    if executor and wanted and executor != wanted:
+        why = (cluster.get("serving") or {}).get("executor_why")
+        lines.append(
+            f"the executor changes from {executor} to {wanted}{f' ({why})' if why else ''}: "
+            f"{'Ray stops on all hosts' if executor == 'ray' else 'the units of the workers stop, and Ray starts'}"
+        )
     known = {host for host in now if host in then or host in former}
     moved = {host: found for host in now if host in known and (found := _moved(fabric[host], nodes[host]))}
     lines += [f"{host}: {', '.join(found)}" for host, found in moved.items()]

@@ -19,8 +19,11 @@ NVIDIA: Mapping[str, str] = {
 _NOTES = "docs.nvidia.com/deeplearning/frameworks/vllm-release-notes"
 _NVIDIA_TAG = re.compile(r"nvcr\.io/nvidia/vllm:(\d\d\.\d\d)(?:[.-]\S*)?")
 _VLLM_TAG = re.compile(r"(?:docker\.io/)?vllm/vllm-openai:v(\d+\.\d+\.\d+)(?:[.-]\S*)?")
-#: vLLM's own images have the Ray that its wheel asks for (up to 0.17), and those of 0.15 are older than Ray 2.54
+#: vLLM's own images have a Ray up to 0.19, and in those of 0.15 it is older than Ray 2.54
 _WITH_OLDER_RAY = (0, 16)
+_WITHOUT_RAY = (0, 20)
+#: NVIDIA's have none from this release on; which one the older have, their notes do not say
+_NVIDIA_WITHOUT_RAY = "26.04"
 
 #: from here on vLLM's parser qwen3 takes an answer without the opening tag (tests/truth/reasoning_parsers.json)
 QWEN3_WITHOUT_TAG = "0.17"
@@ -65,6 +68,19 @@ def too_old_for_ray(image: str) -> str:
         f"engine_image: {image} is too old: it has a Ray from before {RAY_MINIMUM}, without token authentication. "
         "Choose vLLM 0.16 or later, or vllm_serve_executor: mp, which needs no Ray."
     )
+
+
+def ray_in(image: str) -> tuple[bool, str]:
+    """Whether an image is known by its name to have a Ray that can be used, and what is known."""
+    if found := _VLLM_TAG.fullmatch(image):
+        if release(found[1])[:2] >= _WITHOUT_RAY:
+            return False, f"{image} has no Ray, as vLLM's images from 0.20 on"
+        if too_old_for_ray(image):
+            return False, f"the Ray of {image} is from before {RAY_MINIMUM}, without token authentication"
+        return True, f"{image} has Ray"
+    if (found := _NVIDIA_TAG.fullmatch(image)) and found[1] >= _NVIDIA_WITHOUT_RAY:
+        return False, f"{image} has no Ray, as NVIDIA's images from {_NVIDIA_WITHOUT_RAY} on"
+    return False, f"nobody knows whether {image or 'the image'} has a Ray of {RAY_MINIMUM} or later before it is on a host"
 
 
 def unknown(image: str, known: Known) -> str:

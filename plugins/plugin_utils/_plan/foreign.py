@@ -44,6 +44,8 @@ class Foreign:
     notes: list[str]
     revision: str = ""
     image: str = ""
+    #: what starts the ranks, where the tool says it
+    executor: str = ""
     vllm: dict[str, Any] = field(default_factory=dict)
     weights_bytes: int | None = None
     differences: list[str] = field(default_factory=list)
@@ -70,6 +72,7 @@ def finished(foreign: Foreign, called: str, *, hosts: Any, splits: Mapping[int, 
             "served_model_name": served,
             "runtime": "container",
             "image": foreign.image,
+            "executor": foreign.executor,
             "vllm": foreign.vllm,
             "hosts": hosts,
             "splits": dict(splits),

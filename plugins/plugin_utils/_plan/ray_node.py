@@ -65,7 +65,6 @@ class RaySettings:
     engine_venv_path: str = VENV
     engine_cache_dir: str = CACHE
     engine_extra_env: dict[str, Any] = field(default_factory=dict)
-    vllm_serve_executor: str = "ray"
     vllm_serve_api_port: int = 8000
     vllm_serve_master_port: int = 29501
     vllm_serve_group_port: int = 29502

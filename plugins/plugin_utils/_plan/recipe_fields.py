@@ -23,7 +23,7 @@ _KNOWN = frozenset(
         *_REQUIRED,
         *("revision", "served_model_name", "image", "image_digest", "vllm", "kinds", "topologies", "split"),
         *("max_model_len", "args_below", "reasons", "environment", "fallbacks", "differences"),
-        *("draft_config", "draft_weights_bytes", "measured"),
+        *("draft_config", "draft_weights_bytes", "measured", "executor"),
         *("weights_bytes", "active_bytes", "config", "source", "untranslated", "splits", "gpu_memory_gib"),
         "answers",
     )
@@ -132,6 +132,10 @@ def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
         raise RecipeError(f"vllm_serve_recipe={called!r}: {what}. {fix}")
     if data["runtime"] not in ("venv", "container"):
         raise RecipeError(f"vllm_serve_recipe={called!r}: runtime {data['runtime']!r} is not venv or container.")
+    if data.get("executor", "") not in ("", "ray", "mp"):
+        raise RecipeError(
+            f"vllm_serve_recipe={called!r}: executor {data['executor']!r} is not ray or mp. Write one, or leave it out."
+        )
     counts = host_counts(data, called)
     for number in data.get("splits") or {}:
         if counts and number not in counts:
@@ -167,6 +171,7 @@ def _defaults() -> dict[str, Any]:
         "draft_config": None,
         "draft_weights_bytes": None,
         "measured": [],
+        "executor": "",
         "source": "sparkthor",
         "untranslated": [],
     }

@@ -17,12 +17,13 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoin
     read_model_folder,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import model_source, role_specs
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import model_source
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.local_path import local
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     container_needs,
     drafter,
     engine_version,
+    executor,
     outlook,
     overrides,
     patience,
@@ -55,7 +56,7 @@ _RECIPE_OVERRIDES = {
     "engine_image": "image",
     "engine_image_archive": "image_archive",
 }
-_DEGRADED = ("vllm_serve_degraded_after", "vllm_serve_degraded_recipe", "vllm_serve_executor")
+_DEGRADED = ("vllm_serve_degraded_after", "vllm_serve_degraded_recipe")
 
 #: arguments that have a variable of their own
 _ARGUMENTS = {
@@ -68,6 +69,7 @@ _ARGUMENTS = {
 #: everything of the head's variables that plan_serving reads
 READ_OF_HEAD = (
     *("vllm_serve_recipe", "vllm_serve_from_hub", "engine_vllm_version", "engine_requirements", "model_store_models"),
+    "vllm_serve_executor",
     *("engine_wheel_dir", "engine_image", "engine_image_archive", "engine_image_digest", "engine_container_options"),
     *_RECIPE_OVERRIDES,
     *_ARGUMENTS,
@@ -96,9 +98,13 @@ def plan_serving(
     if config is None and ask is not None:
         config, weights = _asked(ask, data, first) or (None, None)
     chosen = own_choice(first)
+    image, topology = serving_image(first, runtime, kinds, data), _topology_of(cluster)
+    starter = executor.choose(first, runtime, image, {"hosts": hosts, "topology": topology}, data)
+    if starter.name == executor.RAY and (too_old := engine_version.too_old_for_ray(image)):
+        raise RecipeError(too_old, "engine")
     known: dict[str, Any] = {
-        "image": serving_image(first, runtime, kinds, data),
-        "topology": _topology_of(cluster),
+        "image": image,
+        "topology": topology,
         "gpus_per_host": cluster["gpus"],
         "kinds": cluster["kinds"],
         "memory_bytes": {host: nodes[host]["mem_total_bytes"] for host in hosts},
@@ -109,7 +115,7 @@ def plan_serving(
         "overrides": {**drafter.found(data, chosen, first, ask), **chosen},
         "base": base,
     }
-    plan, ranks = _along_the_cables(recipe, hosts, first, known)
+    plan, ranks = _along_the_cables(recipe, hosts, starter.name, known)
     plan["warnings"] += [*([remark] if remark else []), *_remarks(plan, runtime, first)]
     if from_hub(first):
         # vLLM fetches the model itself, by its whole name; the revision is its to know too
@@ -131,6 +137,8 @@ def plan_serving(
         "image_digest": plan["image_digest"],
         "runtime": runtime.name,
         "runtime_why": runtime.why,
+        "executor": starter.name,
+        "executor_why": starter.why,
         "outlook": outlook.line(plan, _over_tcp(cluster, plan)),
     }
 
@@ -146,17 +154,10 @@ def _remarks(plan: Mapping[str, Any], runtime: _runtime.Runtime, first: Mapping[
 def serving_image(
     first: Mapping[str, Any], runtime: _runtime.Runtime, kinds: Collection[str], data: Mapping[str, Any]
 ) -> str:
-    """The image that serves, by its name; empty without one, and for an archive, which may hold any.
-
-    Raises RecipeError for one whose Ray is known to be too old.
-    """
+    """The image that serves, by its name; empty without one, and for an archive, which may hold any."""
     if runtime.name != _runtime.CONTAINER or first.get("engine_image_archive"):
         return ""
-    image = str(first.get("engine_image") or _runtime.image(runtime, kinds, str(data.get("image") or "")))
-    executor = first.get("vllm_serve_executor", role_specs.defaults()["vllm_serve_executor"])
-    if executor == "ray" and (too_old := engine_version.too_old_for_ray(image)):
-        raise RecipeError(too_old, "engine")
-    return image
+    return str(first.get("engine_image") or _runtime.image(runtime, kinds, str(data.get("image") or "")))
 
 
 def _over_tcp(cluster: Mapping[str, Any], plan: Mapping[str, Any]) -> bool:
@@ -275,7 +276,7 @@ def _topology_of(cluster: Mapping[str, Any]) -> str:
 
 
 def _along_the_cables(
-    recipe: Any, hosts: Sequence[str], first: Mapping[str, Any], known: Mapping[str, Any]
+    recipe: Any, hosts: Sequence[str], starter: str, known: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
     """The recipe's plan, and the hosts by rank. Raises RecipeError for what a ring of these hosts cannot serve."""
     topology = str(known["topology"])
@@ -284,8 +285,7 @@ def _along_the_cables(
     if ranks != hosts:
         # the memory of each rank is that of its host
         plan = _recipe.resolve(recipe, ranks, **known)
-    executor = str(first.get("vllm_serve_executor", role_specs.defaults()["vllm_serve_executor"]))
-    if problem := ring.serving_problem(topology, len(hosts), executor, plan["environment"]):
+    if problem := ring.serving_problem(topology, len(hosts), starter, plan["environment"]):
         raise RecipeError(f"{problem[0]}: {problem[1]}")
     # a recipe gives reasons of its own, which know of no ring
     tensor, pipeline = plan["tensor_parallel"], plan["pipeline_parallel"]
@@ -304,7 +304,7 @@ def _check_degraded(
         (name, "vllm_serve_degraded_after needs vllm_serve_degraded_recipe, a recipe for all hosts but one. Name it."),
         (whole, "vllm_serve_degraded_after needs vllm_serve_recipe. Name the recipe for all hosts."),
         (
-            first.get("vllm_serve_executor", role_specs.defaults()["vllm_serve_executor"]) == "ray",
+            not whole or whole["executor"] == executor.RAY,
             "vllm_serve_degraded_after needs vllm_serve_executor=ray: ranks of mp are planned for fixed hosts.",
         ),
         (len(cluster["workers"]) > 0, "vllm_serve_degraded_after needs a worker that may be away."),

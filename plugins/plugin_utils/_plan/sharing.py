@@ -93,6 +93,7 @@ def plan_beside(
         pipeline_parallel=1,
         runtime=own["runtime"],
         image=own.get("image", ""),
+        executor=serving["executor"],
         given=dict(given),
     )
     return share

@@ -77,8 +77,6 @@ def translate_sparkrun(data: Mapping[str, Any], called: str) -> dict[str, Any]:
     command = str(data.get("command") or "")
     runtime = _runtime(data, command, called)
     notes = _steps(data)
-    if runtime == "vllm-distributed":
-        notes.append("runtime vllm-distributed (starts without Ray, as here with vllm_serve_executor: mp)")
     if command:
         folder = f"{MODEL_STORE}/{model.rstrip('/').rpartition('/')[2]}"
         own = {"model": model, "model_revision": data.get("model_revision") or "main", "resolved_model_path": folder}
@@ -106,6 +104,8 @@ def translate_sparkrun(data: Mapping[str, Any], called: str) -> dict[str, Any]:
     )
     split = foreign.split()
     hosts, splits = _hosts(data, split, foreign.notes, called)
+    # one host is started in the same way by either of its runtimes
+    foreign.executor = "" if hosts == 1 else {"vllm-distributed": "mp", "vllm-ray": "ray"}.get(runtime, "")
     return finished(foreign, called, hosts=hosts, splits=splits)
 
 

@@ -44,7 +44,6 @@ class ServingSettings:
     """Variables of the role ``vllm_serve``, and those of other roles that serving has to know."""
 
     vllm_serve_from_hub: bool
-    vllm_serve_executor: str
     vllm_serve_args: dict[str, Any]
     vllm_serve_env: dict[str, Any]
     vllm_serve_master_port: int
@@ -123,8 +122,13 @@ class Serving:
         return int((self.planned.get("ranks") or self.cluster["hosts"]).index(self.host))
 
     @property
+    def executor(self) -> str:
+        """``ray`` or ``mp``, as the plan has decided it."""
+        return str(self.cluster["executor"])
+
+    @property
     def by_ray(self) -> bool:
-        return self.settings.vllm_serve_executor == "ray"
+        return self.executor == "ray"
 
     @property
     def has_engine(self) -> bool:
@@ -275,7 +279,7 @@ def vllm_config(serving: Serving) -> dict[str, Any]:
         max_model_len=serving.planned.get("max_model_len", given.vllm_serve_max_model_len),
         tensor_parallel_size=serving.tensor_parallel,
         pipeline_parallel_size=serving.pipeline_parallel,
-        executor=given.vllm_serve_executor,
+        executor=serving.executor,
         socket=serving.places.socket,
         hosts=len(serving.cluster["hosts"]),
         rank=serving.rank,
@@ -296,7 +300,7 @@ def smaller_config(serving: Serving) -> dict[str, Any]:
         max_model_len=smaller["max_model_len"],
         tensor_parallel_size=int(smaller["tensor_parallel"]),
         pipeline_parallel_size=int(smaller["pipeline_parallel"]),
-        executor=serving.settings.vllm_serve_executor,
+        executor=serving.executor,
         socket=serving.places.socket,
         hosts=int(smaller["hosts"]),
         rank=0,

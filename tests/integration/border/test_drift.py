@@ -55,7 +55,7 @@ def test_what_only_the_comparison_saw_is_shown_as_well(border: Border) -> None:
 
 def test_a_host_that_was_renamed_is_shown(border: Border) -> None:
     declared = {"head": "one", "generation": 0, "seen": 0, "cluster": "", "hosts": ["one", "two"], "host": "one"}
-    declared |= {"machines": {}, "topology": "lan", "virtual": "", "hostname": "spark-02"}
+    declared |= {"machines": {}, "topology": "lan", "executor": "ray", "virtual": "", "hostname": "spark-02"}
     output = play(border, "--check", facts={"hostname": "kitchen", "declared": declared})
     told = "its host name is kitchen; it was spark-02 when site.yml last set the host up"
     assert shown(output) == [f"one: {told}", f"two: {told}"], output

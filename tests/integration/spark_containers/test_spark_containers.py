@@ -26,13 +26,14 @@ from tests.integration.serve.conftest import Serving
 from tools.playbooks import run_playbook
 
 ENGINE = TOP / ".lab" / "engine"
-#: by inventory, its lab's network and how the tiny model divides there: its 6 KV heads do not go into 4
-CLUSTERS = {"2spark": ("10.79.52.0/24", 2, 1), "4spark": ("10.79.54.0/24", 2, 2)}
+#: by inventory, its lab's network, how the tiny model divides there (its 6 KV heads do not go into 4), and the executor:
+#: what the inventory's own comes to, and the other one
+CLUSTERS = {"2spark": ("10.79.52.0/24", 2, 1, "auto"), "4spark": ("10.79.54.0/24", 2, 2, "ray")}
 #: simulated ports are slow, and hosts of one machine slower
 THRESHOLDS = {"tcp_half_gbits": 0.12, "tcp_both_gbits": 0.12, "busbw_gloo_gbytes": 0.0005, "latency_us": 5e6}
 
 
-def wanted(tensor: int, pipeline: int) -> dict[str, Any]:
+def wanted(tensor: int, pipeline: int, executor: str) -> dict[str, Any]:
     """What simulated hosts have instead of the image and the model of the inventory."""
     lab = yaml.safe_load((TOP / "inventories" / "lab_container" / "group_vars" / "cluster.yml").read_text())
     return {
@@ -46,13 +47,14 @@ def wanted(tensor: int, pipeline: int) -> dict[str, Any]:
         "engine_runtime": "container",
         "vllm_serve_tensor_parallel_size": tensor,
         "vllm_serve_pipeline_parallel_size": pipeline,
+        "vllm_serve_executor": executor,
     }
 
 
 @pytest.fixture(params=CLUSTERS)
 def deployed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Serving, dict[str, Any]]]:
     name = str(request.param)
-    subnet, tensor, pipeline = CLUSTERS[name]
+    subnet, tensor, pipeline, executor = CLUSTERS[name]
     subprocess.run([sys.executable, "lab/engine/image.py"], cwd=TOP, check=True, stdout=subprocess.DEVNULL)
     inventory = shutil.copytree(TOP / "inventories" / name, tmp_path / name)
     lab = Lab.create(
@@ -74,7 +76,7 @@ def deployed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[S
             hosts=hosts,
             addresses={row["host"]: row["address"] for row in rows},
         )
-        yield Serving(cluster), wanted(tensor, pipeline)
+        yield Serving(cluster), wanted(tensor, pipeline, executor)
     finally:
         lab.destroy()
 
@@ -86,8 +88,11 @@ def test_it_serves_from_containers_and_is_proven_inside(
     cluster = serving.cluster
     serving.site(whole=True, **variables)
     names = {host: cluster.run(host, "docker ps --format '{{.Names}}'").split() for host in cluster.hosts}
-    assert all("sparkthor-ray" in found for found in names.values()), names
-    assert "sparkthor-vllm" in names[cluster.head]
+    by_ray = variables["vllm_serve_executor"] == "ray"
+    assert [("sparkthor-ray" in found) for found in names.values()] == [by_ray] * len(names), names
+    # without Ray each host runs its own rank
+    ranks = [host for host, found in names.items() if {"sparkthor-vllm", "sparkthor-rank"} & set(found)]
+    assert ranks == ([cluster.head] if by_ray else cluster.hosts), names
     serving.assert_answers_as_one_host()
     again = serving.play("site.yml", **variables)
     assert (again.rc, again.changes) == (0, [])

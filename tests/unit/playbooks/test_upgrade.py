@@ -106,8 +106,7 @@ def test_a_rename_is_no_change_of_hosts(then: dict[str, str], now: dict[str, str
     about = {"executor": "ray", "hosts": sorted(then), "machines": then}
     given = {
         "__upgrade_now": about,
-        "vllm_serve_executor": "ray",
-        "sparkthor_cluster": {"hosts": list(now), "machines": now},
+        "sparkthor_cluster": {"hosts": list(now), "machines": now, "executor": "ray"},
     }
     templar = Templar(loader=DataLoader(), variables=given)
     conditions = task["ansible.builtin.assert"]["that"]

@@ -129,7 +129,7 @@ def test_all_are_the_roles_of_the_play_in_the_order_of_site(monkeypatch: pytest.
 def test_the_head_is_asked_for_all_nodes(monkeypatch: pytest.MonkeyPatch, executor: str, asked: list[str]) -> None:
     monkeypatch.setattr(host_compare.role_tasks, "calls", lambda *_given: [])
     monkeypatch.setattr(host_compare.roles, "ROLES", ())
-    given = {"vllm_serve_executor": executor, "sparkthor_cluster": {"head": "a"}}
+    given = {"sparkthor_cluster": {"head": "a", "executor": executor}}
     names = ["sparkthor.cluster.ray_node"]
     _result, calls = compare(
         monkeypatch, {"roles": ["ray_node"]}, {"converged": []}, ansible_play_role_names=names, **given

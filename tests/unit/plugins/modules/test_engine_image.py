@@ -496,3 +496,15 @@ def test_ray_is_added_without_the_powers_of_root(host: Host, docker: Docker) -> 
     assert made[made.index("--cap-drop") + 1] == "ALL"
     assert made[made.index("--security-opt") + 1] == "no-new-privileges"
     assert made[made.index("--network") + 1] == "none"
+
+
+@pytest.mark.parametrize("found", [None, "2.49.0"])
+def test_an_image_stays_as_it_is_where_ray_starts_no_rank(host: Host, docker: Docker, found: str | None) -> None:
+    docker.add(BASE, "own/vllm:1")
+    docker.packages.update({"ray": found} if found else {})
+    result = host(ray=False, target={"pins": [], "lock": ""})
+    assert json.loads((host.root / "container.json").read_text())["image"] == BASE
+    assert result["actions"] == [f"write {host.root}/container.json"]
+    assert "commit" not in docker.verbs()
+    # an image with an old Ray is none to start it
+    assert bool(found) == ("ray 2.49.0 is too old" in str(host().get("msg")))

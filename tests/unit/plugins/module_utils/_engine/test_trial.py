@@ -68,6 +68,8 @@ def test_an_engine_that_does_not_come_up_is_refused_with_its_own_words(engine: E
 
 def test_a_sound_engine_passes() -> None:
     trial.check(FOUND, {"vllm": "0.33.0", "ray": "2.60.0"}, "spark", "2.30.7")
+    # an image that serves by mp need not have Ray, and its Ray is not asked for
+    trial.check({key: value for key, value in FOUND.items() if key != "ray"}, {"vllm": "0.33.0"}, "spark", "")
     # not tried for lack of memory, or without a GPU where none is wanted
     trial.check({}, {"vllm": "0.33.0"}, "spark", "2.30.7")
     trial.check({**FOUND, "gpu": "", "nccl": ""}, {}, "generic", "2.30.7")

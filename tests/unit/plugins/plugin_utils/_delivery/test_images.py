@@ -151,3 +151,10 @@ def test_what_was_written_down_is_told_in_one_shape() -> None:
 def test_what_is_no_image_is_not_passed_on(lie: Any) -> None:
     with pytest.raises(EngineError, match="what it says about the image that it wrote for the others is no image"):
         images.saved(lie)
+
+
+def test_an_image_that_needs_no_ray_asks_for_no_lock_of_it(tmp_path: Path) -> None:
+    wanted = images.read_wanted({"image": PINNED, "requirements": str(tmp_path / "none.txt"), "ray": False})
+    assert (wanted.image, wanted.pins) == (PINNED, [])
+    with pytest.raises(EngineError, match="engine_image_requirements"):
+        images.read_wanted({"image": PINNED, "requirements": str(tmp_path / "none.txt"), "ray": "yes"})

@@ -15,7 +15,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import l
 TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
 CLUSTER: dict[str, Any] = {
     **{"head": "a", "hosts": ["a", "b"], "workers": ["b"], "world": 4, "topology": "direct"},
-    **{"generation": 3, "id": "one"},
+    **{"generation": 3, "id": "one", "executor": "ray"},
     **{"gpus": {"a": 2, "b": 2}, "kinds": {"a": "generic", "b": "generic"}, "head_address": "10.0.0.1"},
 }
 FABRIC: dict[str, Any] = {

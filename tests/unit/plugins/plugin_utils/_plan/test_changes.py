@@ -255,3 +255,17 @@ def test_a_group_whose_head_was_renamed_is_compared_with_itself() -> None:
     plans = plan_parts(parts, dict.fromkeys(hosts, first), nodes, fabric)
     lines = [line for line in announced(plans["small"], fabric, nodes) if " gets " not in line]
     assert lines == ["small: x is the machine that was called c: it stays, and nothing is torn down"]
+
+
+def test_another_executor_is_said_with_its_reason_and_what_stops() -> None:
+    world = World(MEMBERS)
+    cluster = {**world.cluster, "executor": "mp", "serving": {"executor_why": "its image has no Ray"}}
+    assert announced(cluster, world.fabric, world.nodes) == []
+    for node in world.nodes.values():
+        node["declared"]["executor"] = "ray"
+    change, _cost = announced(cluster, world.fabric, world.nodes)
+    assert change == "the executor changes from ray to mp (its image has no Ray): Ray stops on all hosts"
+    change, _cost = announced({**cluster, "executor": "ray", "serving": {}}, world.fabric, {
+        host: {**node, "declared": {**node["declared"], "executor": "mp"}} for host, node in world.nodes.items()
+    })  # fmt: skip
+    assert change == "the executor changes from mp to ray: the units of the workers stop, and Ray starts"

@@ -185,7 +185,7 @@ def test_a_key_for_other_models_is_refused_where_the_model_is(variables):
 
 
 def test_ray_leaves_the_port_between_heads_free_where_there_are_several(variables):
-    ports = {"ray_node_ports": {"gcs": 8001}, "vllm_serve_executor": "ray"}
+    ports = {"ray_node_ports": {"gcs": 8001}}
     assert roles.plan("ray_node", {**variables, **ports})["problems"] == []
     [problem] = roles.plan("ray_node", {**of_group(variables), **ports})["problems"]
     assert "port 8001 is wanted by ray_node_ports.gcs and by vllm_serve_door_port" in problem
@@ -199,6 +199,7 @@ def with_beside(variables, host="c", **given):
         **own["sparkthor_cluster"],
         **{"group": "embed", "head": "c", "hosts": ["c"], "kinds": {"c": "spark"}, "head_address": "10.100.0.3"},
         **{"serving": small, "tensor_parallel": 1, "pipeline_parallel": 1, "runtime": "venv"},
+        "executor": "mp",
         "given": {"vllm_serve_door_port": 8002, "vllm_serve_group_port": 29503, "vllm_serve_recipe": "r"},
     }
     offer = {"group": "embed", "head": "c", "names": ["embed"], "model": "emb", "fallback": "", "port": 8002}

@@ -14,6 +14,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import rol
 
 from tests.unit import role_state
 from tests.unit.plugins.plugin_utils._plan import vllm_plan
+from tests.unit.plugins.plugin_utils._plan.vllm_plan import started_by
 
 UNIT = "/etc/systemd/system/sparkthor-ray.service"
 
@@ -104,12 +105,12 @@ def test_what_a_restart_is_decided_by(variables: dict[str, Any]) -> None:
 
 
 def test_without_ray_it_is_switched_off(variables: dict[str, Any], tmp_path: Path) -> None:
-    planned = plan(variables, vllm_serve_executor="mp")
+    planned = plan(started_by(variables, "mp"))
     assert planned["wanted"] is False
     assert planned["state"]["files"] == planned["state"]["directories"] == []
     [unit] = planned["state"]["units"]
     assert (unit["enabled"], unit["state"], unit["optional"], unit["defer"]) == (False, "stopped", True, True)
-    assert secret_files({**variables, "vllm_serve_executor": "mp"}, tmp_path) == {}
+    assert secret_files(started_by(variables, "mp"), tmp_path) == {}
 
 
 def test_the_token_is_asked_for_apart(variables: dict[str, Any], tmp_path: Path) -> None:
@@ -156,8 +157,8 @@ def test_tls_between_nodes(variables: dict[str, Any], tmp_path: Path) -> None:
     secrets = secret_files(given, tmp_path)
     marked = Wanted.parse({"files": [secrets[name] for name in names]}).files
     assert [(file.mode, file.secret) for file in marked] == [(0o600, True)] * 2
-    assert secret_files({**given, "vllm_serve_executor": "mp"}, tmp_path) == {}
-    assert "RAY_USE_TLS" not in vllm_unit({**given, "vllm_serve_executor": "mp"})
+    assert secret_files(started_by(given, "mp"), tmp_path) == {}
+    assert "RAY_USE_TLS" not in vllm_unit(started_by(given, "mp"))
 
 
 def vllm_unit(variables: dict[str, Any]) -> str:

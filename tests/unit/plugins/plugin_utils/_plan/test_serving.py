@@ -42,7 +42,8 @@ def test_ranks_of_two_pairs_follow_the_cables_of_a_ring_and_ray_is_refused_there
     assert plan_serving(first, cluster, nodes, ".")["ranks"] == ["a", "b", "c", "d"]
     cluster = {**cluster, "topology": "ring"}
     with pytest.raises(RecipeError, match="vllm_serve_executor: ray gives ranks to hosts in an order of its own"):
-        plan_serving(first, cluster, nodes, ".")
+        plan_serving({**first, "vllm_serve_executor": "ray"}, cluster, nodes, ".")
+    assert plan_serving(first, cluster, nodes, ".")["executor"] == "mp"
     serving = plan_serving({**first, "vllm_serve_executor": "mp"}, cluster, nodes, ".")
     assert (serving["tensor_parallel"], serving["pipeline_parallel"]) == (2, 2)
     assert serving["ranks"] == ["a", "b", "d", "c"]

@@ -11,7 +11,7 @@ import yaml
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import ServeConfigError
 
 from tests.unit.plugins.plugin_utils._plan.test_door import of_group, with_beside
-from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan, secret_files, units, with_serving
+from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan, secret_files, started_by, units, with_serving
 
 VLLM = "/etc/systemd/system/sparkthor-vllm.service"
 HOST = ["/usr/bin/python3", "-IB", "/usr/local/lib/sparkthor/sparkthor_host"]
@@ -86,7 +86,7 @@ def test_the_head_of_ray_asks_the_other_hosts_what_their_ranks_do(variables: dic
     others = found["/etc/systemd/system/sparkthor-hang-nodes.service"]
     assert "nodes-prepare 10.0.0.1:6379 --hang\n" in others
     assert "User=sparkthor\n" in others
-    without = plan(variables, vllm_serve_executor="mp")
+    without = plan(started_by(variables, "mp"))
     assert "Wants=" not in files(without)["/etc/systemd/system/sparkthor-hang.service"]
     assert "/etc/systemd/system/sparkthor-hang-nodes.service" in without["state"]["absent"]
 
@@ -143,7 +143,7 @@ def test_a_worker_of_ray_has_no_engine_of_its_own(variables: dict[str, Any]) -> 
 
 
 def test_a_rank_without_ray_stands_by(variables: dict[str, Any]) -> None:
-    given = {**variables, "inventory_hostname": "b", "vllm_serve_executor": "mp"}
+    given = {**started_by(variables, "mp"), "inventory_hostname": "b"}
     planned = plan(given)
     found = files(planned)
     group = json.loads(found["/etc/sparkthor/group.json"])
@@ -166,7 +166,7 @@ def test_a_rank_without_ray_stands_by(variables: dict[str, Any]) -> None:
 
 
 def test_a_container_is_root_s_to_start(variables: dict[str, Any]) -> None:
-    planned = plan(variables, engine_runtime="container", vllm_serve_executor="mp")
+    planned = plan(started_by(variables, "mp"), engine_runtime="container")
     unit = files(planned)[VLLM]
     assert "After=docker.service" in unit
     assert "ExecStopPost=-+/usr/bin/python3 -IB /usr/local/lib/sparkthor/sparkthor_host container remove vllm" in unit

@@ -86,8 +86,8 @@ def test_what_surrounds_the_command_is_named() -> None:
         "f",
     )
     assert data["args"] == {"seed": -1, "x": "[1"}
+    assert data["executor"] == "mp"
     assert data["untranslated"] == [
-        "runtime vllm-distributed (starts without Ray, as here with vllm_serve_executor: mp)",
         "command before vllm serve (export A=1 '&&')",
         "command after vllm serve ('&&' echo done)",
     ]
@@ -191,9 +191,7 @@ def test_placeholders_that_the_original_tool_fills_itself() -> None:
         data = translate_sparkrun({**given, **revision, "command": command}, "f")
         assert (data["model"], data["revision"]) == ("org/m", revision.get("model_revision", "main"))
         assert data["args"] == {"chat-template": "/var/lib/sparkthor/models/m/chat_template.jinja"}
-        assert data["untranslated"] == [
-            "runtime vllm-distributed (starts without Ray, as here with vllm_serve_executor: mp)"
-        ]
+        assert (data["untranslated"], data["executor"]) == ([], "mp")
 
 
 def test_a_recipe_without_a_container_is_one_of_its_tool() -> None:

@@ -16,6 +16,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import rol
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.teardown import TeardownSettings, plan_teardown
 
 from tests.unit import role_state
+from tests.unit.plugins.plugin_utils._plan.conftest import CLUSTER
 from tests.unit.plugins.plugin_utils._plan.vllm_plan import secret_files
 from tests.unit.simulated_host import FakeHost, snapshot
 
@@ -23,8 +24,11 @@ from tests.unit.simulated_host import FakeHost, snapshot
 WAYS: list[dict[str, Any]] = [
     {},
     {"inventory_hostname": "b"},
-    {"vllm_serve_executor": "mp"},
-    {"vllm_serve_executor": "mp", "inventory_hostname": "b", "vllm_serve_hf_token": "hf_0123456789"},
+    {"sparkthor_cluster": {**CLUSTER, "executor": "mp"}},
+    {
+        "sparkthor_cluster": {**CLUSTER, "executor": "mp"},
+        **{"inventory_hostname": "b", "vllm_serve_hf_token": "hf_0123456789"},
+    },
     {"vllm_serve_tls": "self_signed"},
     {"engine_runtime": "container"},
     {"ray_node_tls": True},

@@ -13,7 +13,7 @@ import yaml
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import ServeConfigError
 
 from tests.unit import role_state
-from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan, with_serving
+from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan, started_by, with_serving
 
 
 def test_the_environment_of_the_recipe_goes_to_ray_s_workers(variables: dict[str, Any]) -> None:
@@ -22,7 +22,7 @@ def test_the_environment_of_the_recipe_goes_to_ray_s_workers(variables: dict[str
     assert 'VLLM_RAY_EXTRA_ENV_VARS_TO_COPY="a_b,HOME,VLLM_X"' in environment
     assert 'a_b="\\$x"' in environment
     assert 'HOME="/elsewhere"' in environment
-    without = files(plan(variables, vllm_serve_env=own, vllm_serve_executor="mp"))["/etc/sparkthor/vllm.env"]
+    without = files(plan(started_by(variables, "mp"), vllm_serve_env=own))["/etc/sparkthor/vllm.env"]
     assert "VLLM_RAY_EXTRA" not in without
     kept = json.loads(files(plan(variables))["/etc/sparkthor/vllm/ray_non_carry_over_env_vars.json"])
     assert {"NEW_HOST_VARIABLE", "HOME", "NCCL_IB_HCA"} <= set(kept)
@@ -66,7 +66,7 @@ def test_vllm_s_own_limit_on_a_step_follows_the_watchdog_s_patience(variables: d
         names = ["VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS", *(["RAY_CGRAPH_get_timeout"] if executor == "ray" else [])]
         return {f'{name}="{seconds}"' for name in names}
 
-    variables = {**variables, "vllm_serve_executor": executor}
+    variables = started_by(variables, executor)
     assert limits(plan(variables)) == wanted(900)
     slow = {"step_patience": 400.0, "wedge_bound": 200.0, "working_power": 30.0}
     assert limits(plan(with_serving(variables, model="m", patience=slow))) == wanted(2000)

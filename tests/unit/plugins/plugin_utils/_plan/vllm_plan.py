@@ -48,5 +48,10 @@ def units(planned: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {unit["name"]: unit for unit in planned["state"]["units"]}
 
 
+def started_by(variables: dict[str, Any], executor: str) -> dict[str, Any]:
+    """The same cluster with another executor in its plan."""
+    return {**variables, "sparkthor_cluster": {**variables["sparkthor_cluster"], "executor": executor}}
+
+
 def with_serving(variables: dict[str, Any], **serving: Any) -> dict[str, Any]:
     return {**variables, "sparkthor_cluster": {**variables["sparkthor_cluster"], "serving": serving}}

@@ -185,7 +185,7 @@ def proposed() -> list[tuple[dict[str, Any], str, list[Any]]]:
     found.append(({"ray_node_num_gpus": "two"}, "give 0 or more, or auto", [0, 1, "auto"]))
     found.append(({"fabric_topology": "star"}, "direct, ring, line, switch, lan", ["direct", "switch", "lan"]))
     found.append(({"engine_runtime": "vm"}, "venv, container", ["venv", "container"]))
-    found.append(({"vllm_serve_executor": "dask"}, "ray, mp", ["ray", "mp"]))
+    found.append(({"vllm_serve_executor": "dask"}, "auto, ray, mp", ["auto", "ray", "mp"]))
     for name, (_pattern, _what, fix) in values._FORMS.items():
         words = re.findall(r"(?:like|such as|all units read) (\S+)(?: or (\S+))?", fix)
         found += [({name: "\\"}, fix, [word for pair in words for word in pair if word])]
