@@ -132,8 +132,8 @@ class ActionModule(ClusterAction):
             self.tell(f"sparkthor: {cluster['summary']}")
             if serving := cluster.get("serving"):
                 engine = runtime.Runtime(serving["runtime"], serving["runtime_why"])
-                starter = executor.Executor(serving["executor"], serving["executor_why"])
-                for line in (engine.sentence(), starter.sentence(arguments["assumed"]), serving["outlook"]):
+                starter = executor.sentence(serving, arguments["assumed"])
+                for line in (engine.sentence(), starter, serving["outlook"], *serving["goal"].get("others", ())):
                     self.tell(f"sparkthor: {line}")
         return outcome
 

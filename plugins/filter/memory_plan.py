@@ -128,6 +128,9 @@ _value:
         - Least and most tokens per second of one stream, V(any), and with a drafter those of V(prose), V(code) and
           V(structured) text. The split's traffic over RoCE is counted.
       type: dict
+    tokens_per_second_of_streams:
+      description: Least and most tokens per second of so many streams together, by their number, of prose.
+      type: dict
     ranks:
       description: The same numbers as lists, one entry a rank.
       type: dict

@@ -14,8 +14,9 @@ author:
 description:
   - The image comes from an archive on the controller, which is loaded if the host lacks it, or is pulled. It is known
     by its digest, never by its tag alone.
-  - With O(ray) an image that lacks Ray gets it once, pinned, as a derived image built on the host without a network. Packages the
-    image has stay as they are; what it lacks of O(requirements) is added, as wheels for the image's Python.
+  - With O(ray) an image that lacks Ray gets it once, pinned, as a derived image built on the host without a network.
+    Packages the image has stay as they are; what it lacks of O(requirements) is added, as wheels for the image's
+    Python.
   - Writes O(config_path), from which the units run the containers of Ray and vLLM.
   - Returns the fact C(sparkthor_engine).
 extends_documentation_fragment:

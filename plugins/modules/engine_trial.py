@@ -12,9 +12,9 @@ version_added: 0.2.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
-  - Imports vLLM, and Ray where it is there, of an engine that M(sparkthor.cluster.engine_venv) or M(sparkthor.cluster.engine_image) brought
-    with C(activate=false), while the one in use serves. Fails if it is another version, does not see the GPU or
-    brings an NCCL that is too old.
+  - Imports vLLM, and Ray where it is there, of an engine that M(sparkthor.cluster.engine_venv) or
+    M(sparkthor.cluster.engine_image) brought with C(activate=false), while the one in use serves. Fails if it is
+    another version, does not see the GPU or brings an NCCL that is too old.
 extends_documentation_fragment:
   - sparkthor.cluster.internal
   - sparkthor.cluster.attributes

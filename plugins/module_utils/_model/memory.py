@@ -216,7 +216,7 @@ _OF_CACHE = (
 )
 _OF_WEIGHTS = (
     *("weights_bytes", "weights_bytes_per_rank", "active_bytes", "decode_tokens_per_second_bound"),
-    "tokens_per_second",
+    *("tokens_per_second", "tokens_per_second_of_streams"),
 )
 
 
@@ -296,6 +296,7 @@ def _speed(asked: Options, shape: Shape, weights: Weights, step: overhead.Step) 
         "active_bytes": active,
         "decode_tokens_per_second_bound": round(tensor * bandwidth / active, 1) if active else None,
         "tokens_per_second": speed.tokens_per_second(shape, read, run) if active else None,
+        "tokens_per_second_of_streams": speed.of_streams(shape, read, run) if active else None,
     }
 
 

@@ -12,6 +12,7 @@ tests/truth/speeds.json that are marked *basis*; the others tell how often the r
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import Shape
@@ -31,6 +32,10 @@ ACCEPTED = {"prose": 0.60, "code": 0.65, "structured": 0.90}
 ANY = "any"
 #: upper over lower end of a range
 SPREAD = 2.0
+#: numbers of streams for which their tokens per second together are planned
+STREAMS = (4, 16, 64)
+#: bytes per second of the link between two hosts, by design: 200 Gbit/s
+LINK = 25e9
 
 
 @dataclass(frozen=True)
@@ -43,14 +48,15 @@ class SpeedStep:
     drafted: int = 0
     eager: bool = False
 
-    def seconds(self, shape: Shape, reads: Reads) -> float:
-        tokens = 1 + self.drafted
+    def seconds(self, shape: Shape, reads: Reads, streams: int = 1) -> float:
+        tokens = streams * (1 + self.drafted)
         # each further token may need experts that no other one of the step does
         experts = reads.experts * (1 - (1 - reads.share) ** tokens)
         taken = _layers(shape) * (LAYER + (EAGER if self.eager else 0.0))
         taken += (reads.always + experts) / (self.tensor * self.bandwidth * REACHED)
         if self.tensor > 1:
-            taken += 2 * _layers(shape) * (PAIR if self.tensor == 2 else MORE)
+            sent = (streams - 1) * shape.hidden * 2 / LINK
+            taken += 2 * _layers(shape) * ((PAIR if self.tensor == 2 else MORE) + sent)
         return taken + (self.pipeline - 1) * HOP
 
 
@@ -73,6 +79,19 @@ def tokens_per_second(shape: Shape, reads: Reads, step: SpeedStep) -> dict[str, 
         return {ANY: [least, round(min(most, bound), 2)]}
     return {
         kind: _range((1 - chance ** (step.drafted + 1)) / (1 - chance) / taken) for kind, chance in ACCEPTED.items()
+    }
+
+
+def of_streams(shape: Shape, reads: Reads, step: SpeedStep) -> dict[int, list[float]]:
+    """Least and most tokens per second of so many streams together, of prose where something drafts.
+
+    Stages of a pipeline work at the same time, each on its part of the streams. Reading a long prompt is not counted.
+    """
+    chance = ACCEPTED["prose"]
+    given = (1 - chance ** (step.drafted + 1)) / (1 - chance) if step.drafted else 1.0
+    return {
+        streams: _range(streams * given / step.seconds(shape, reads, math.ceil(streams / step.pipeline)))
+        for streams in STREAMS
     }
 
 

@@ -26,6 +26,7 @@ MINIMUM_SECRET_LENGTH = 16
 GROUP_WIDE = (
     "engine_runtime",
     "vllm_serve_executor",
+    "vllm_serve_goal",
     "vllm_serve_recipe",
     "vllm_serve_model",
     "vllm_serve_tensor_parallel_size",

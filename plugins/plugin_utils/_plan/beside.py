@@ -39,6 +39,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "vllm_serve_from_hub": False,
     "vllm_serve_degraded_after": 0,
     "vllm_serve_executor": "mp",
+    "vllm_serve_goal": "",
 }
 
 

@@ -80,7 +80,10 @@ def ray_in(image: str) -> tuple[bool, str]:
         return True, f"{image} has Ray"
     if (found := _NVIDIA_TAG.fullmatch(image)) and found[1] >= _NVIDIA_WITHOUT_RAY:
         return False, f"{image} has no Ray, as NVIDIA's images from {_NVIDIA_WITHOUT_RAY} on"
-    return False, f"nobody knows whether {image or 'the image'} has a Ray of {RAY_MINIMUM} or later before it is on a host"
+    return (
+        False,
+        f"nobody knows whether {image or 'the image'} has a Ray of {RAY_MINIMUM} or later before it is on a host",
+    )
 
 
 def unknown(image: str, known: Known) -> str:

@@ -18,10 +18,11 @@ class Executor(NamedTuple):
     name: str
     why: str
 
-    def sentence(self, assumed: bool = False) -> str:
-        """``assumed``: no host was asked."""
-        who = "Ray" if self.name == RAY else "mp, without Ray"
-        return f"ranks started by {who}{' (assumed)' if assumed else ''}: {self.why}"
+
+def sentence(serving: Mapping[str, Any], assumed: bool = False) -> str:
+    """What the plan of serving says of it. ``assumed``: no host was asked."""
+    who = "Ray" if serving["executor"] == RAY else "mp, without Ray"
+    return f"ranks started by {who}{' (assumed)' if assumed else ''}: {serving['executor_why']}"
 
 
 def asked(given: Mapping[str, Any]) -> str:
@@ -39,8 +40,8 @@ def choose(
     """The inventory decides, then the cables, then the recipe, then whether the engine at hand has a Ray.
 
     ``given`` are the head's variables, ``image`` is the one that will serve (empty where nobody knows its name).
-    It asks nothing that a run changes, so a later run decides the same; an engine of which nothing is known gets ``mp``,
-    which every vLLM has.
+    It asks nothing that a run changes, so a later run decides the same; an engine of which nothing is known gets
+    ``mp``, which every vLLM has.
     """
     if (name := asked(given)) != AUTO:
         return Executor(name, "vllm_serve_executor of the inventory says so")
@@ -55,4 +56,3 @@ def choose(
         return Executor(MP, "nobody knows whether the image in engine_image_archive has Ray before it is on a host")
     has, why = engine_version.ray_in(image)
     return Executor(RAY if has else MP, why)
-

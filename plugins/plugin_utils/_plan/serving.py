@@ -24,8 +24,10 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     drafter,
     engine_version,
     executor,
+    goal,
     outlook,
     overrides,
+    parallel,
     patience,
     ring,
 )
@@ -69,7 +71,7 @@ _ARGUMENTS = {
 #: everything of the head's variables that plan_serving reads
 READ_OF_HEAD = (
     *("vllm_serve_recipe", "vllm_serve_from_hub", "engine_vllm_version", "engine_requirements", "model_store_models"),
-    "vllm_serve_executor",
+    *("vllm_serve_executor", goal.VARIABLE),
     *("engine_wheel_dir", "engine_image", "engine_image_archive", "engine_image_digest", "engine_container_options"),
     *_RECIPE_OVERRIDES,
     *_ARGUMENTS,
@@ -98,24 +100,16 @@ def plan_serving(
     if config is None and ask is not None:
         config, weights = _asked(ask, data, first) or (None, None)
     chosen = own_choice(first)
-    image, topology = serving_image(first, runtime, kinds, data), _topology_of(cluster)
-    starter = executor.choose(first, runtime, image, {"hosts": hosts, "topology": topology}, data)
-    if starter.name == executor.RAY and (too_old := engine_version.too_old_for_ray(image)):
-        raise RecipeError(too_old, "engine")
-    known: dict[str, Any] = {
-        "image": image,
-        "topology": topology,
-        "gpus_per_host": cluster["gpus"],
-        "kinds": cluster["kinds"],
-        "memory_bytes": {host: nodes[host]["mem_total_bytes"] for host in hosts},
-        "memory_available_bytes": available_bytes(hosts, nodes),
-        "version": first.get("engine_vllm_version") or locked_version(first, runtime.name),
-        "config": config,
-        "weights_bytes": weights,
-        "overrides": {**drafter.found(data, chosen, first, ask), **chosen},
-        "base": base,
-    }
+    starter, known = _known(first, cluster, nodes, data, runtime)
+    known.update(
+        config=config, weights_bytes=weights, base=base, overrides={**drafter.found(data, chosen, first, ask), **chosen}
+    )
+    split = _for_the_goal(recipe, str(first.get(goal.VARIABLE) or ""), cluster, known)
+    if split:
+        own = {"tensor_parallel": split.tensor, "pipeline_parallel": split.pipeline}
+        known = {**known, "overrides": {**known["overrides"], **own}}
     plan, ranks = _along_the_cables(recipe, hosts, starter.name, known)
+    plan["why"] = split.why if split else plan["why"]
     plan["warnings"] += [*([remark] if remark else []), *_remarks(plan, runtime, first)]
     if from_hub(first):
         # vLLM fetches the model itself, by its whole name; the revision is its to know too
@@ -139,8 +133,56 @@ def plan_serving(
         "runtime_why": runtime.why,
         "executor": starter.name,
         "executor_why": starter.why,
+        "goal": split._asdict() if split else {},
         "outlook": outlook.line(plan, _over_tcp(cluster, plan)),
     }
+
+
+def _known(
+    first: Mapping[str, Any],
+    cluster: Mapping[str, Any],
+    nodes: Mapping[str, Mapping[str, Any]],
+    data: Mapping[str, Any],
+    runtime: _runtime.Runtime,
+) -> tuple[executor.Executor, dict[str, Any]]:
+    """What starts the ranks, and what is known of hosts and engine. Raises RecipeError for a Ray that is too old."""
+    hosts, topology = cluster["hosts"], _topology_of(cluster)
+    image = serving_image(first, runtime, set(cluster["kinds"].values()), data)
+    starter = executor.choose(first, runtime, image, {"hosts": hosts, "topology": topology}, data)
+    if starter.name == executor.RAY and (too_old := engine_version.too_old_for_ray(image)):
+        raise RecipeError(too_old, "engine")
+    return starter, {
+        "image": image,
+        "topology": topology,
+        "gpus_per_host": cluster["gpus"],
+        "kinds": cluster["kinds"],
+        "memory_bytes": {host: nodes[host]["mem_total_bytes"] for host in hosts},
+        "memory_available_bytes": available_bytes(hosts, nodes),
+        "version": first.get("engine_vllm_version") or locked_version(first, runtime.name),
+    }
+
+
+def _for_the_goal(
+    recipe: Any, wanted: str, cluster: Mapping[str, Any], known: Mapping[str, Any]
+) -> goal.GoalChoice | None:
+    """The split for ``vllm_serve_goal``; None where the inventory names one, or there is one GPU alone."""
+    hosts, world = list(cluster["hosts"]), int(cluster["world"])
+    if not wanted or world == 1 or any(known["overrides"].get(name) for name in goal.SPLIT):
+        return None
+    data = _recipe.load(recipe, base=known["base"], hosts=len(hosts)) if isinstance(recipe, str) else recipe
+
+    def planned(tensor: int, pipeline: int) -> Mapping[str, Any]:
+        own = {**known["overrides"], "tensor_parallel": tensor, "pipeline_parallel": pipeline}
+        return _recipe.resolve(data, hosts, **{**known, "overrides": own})
+
+    def alone() -> Mapping[str, Any]:
+        # what a recipe says of hosts and their split is not meant for one of them
+        one = {**data, "hosts": "any", "split": {}, "splits": {}, "topologies": []}
+        return _recipe.resolve(one, hosts[:1], **{**known, "topology": "lan"})
+
+    each = max(cluster["gpus"].values())
+    widest = world if _topology_of(cluster) in parallel.RDMA_TOPOLOGIES and cluster["profile"] != "tcp" else each
+    return goal.choose(wanted, hosts, world, planned, alone, widest)
 
 
 def _remarks(plan: Mapping[str, Any], runtime: _runtime.Runtime, first: Mapping[str, Any]) -> list[str]:

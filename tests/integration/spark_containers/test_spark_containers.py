@@ -26,8 +26,8 @@ from tests.integration.serve.conftest import Serving
 from tools.playbooks import run_playbook
 
 ENGINE = TOP / ".lab" / "engine"
-#: by inventory, its lab's network, how the tiny model divides there (its 6 KV heads do not go into 4), and the executor:
-#: what the inventory's own comes to, and the other one
+#: by inventory, its lab's network, how the tiny model divides there (its 6 KV heads do not go into 4), and the
+#: executor: what the inventory's own comes to, and the other one
 CLUSTERS = {"2spark": ("10.79.52.0/24", 2, 1, "auto"), "4spark": ("10.79.54.0/24", 2, 2, "ray")}
 #: simulated ports are slow, and hosts of one machine slower
 THRESHOLDS = {"tcp_half_gbits": 0.12, "tcp_both_gbits": 0.12, "busbw_gloo_gbytes": 0.0005, "latency_us": 5e6}

@@ -57,6 +57,7 @@ def variables(**given: Any) -> Templar:
     nodes = {host: {"mem_total_bytes": MEMORY} for host in "ab"}
     first = {"vllm_serve_tensor_parallel_size": 4, "engine_vllm_version": "0.33.0", **given}
     cluster["serving"] = plan_serving(first, cluster, nodes, ".")
+    cluster["executor"] = cluster["serving"]["executor"]
     loader = DataLoader()
     values: dict[str, Any] = {}
     for role in ("ray_node", "vllm_serve"):

@@ -118,7 +118,7 @@ def test_a_captured_machine(tmp_path):
         "sys/class/dmi/id/product_name": "NVIDIA_DGX_Spark\n",
         "sys/class/net/enp1s0f1np1/phys_port_name": "p1\n",
         "etc/sparkthor/cluster.json": '{"host": "spark-02", "head": "spark-01", "generation": 2, "cluster": "one", '
-        '"topology": "direct", "peers": {"spark-02": "192.168.1.12", "spark-01": "192.168.1.11"}, '
+        '"topology": "direct", "executor": "mp", "peers": {"spark-02": "192.168.1.12", "spark-01": "192.168.1.11"}, '
         '"machines": {"spark-01": "m1"}}',
         "etc/machine-id": "0123456789abcdef0123456789abcdef\n",
         "var/lib/sparkthor/superseded.json": '{"name": "spark-02", "generation": 4}',
@@ -159,7 +159,8 @@ def test_a_captured_machine(tmp_path):
     assert next(link for link in node["interfaces"] if link["name"] == "enp1s0f1np1")["phys_port_name"] == "p1"
     assert node["declared"] == {
         **{"host": "spark-02", "head": "spark-01", "generation": 2, "seen": 4, "cluster": "one"},
-        **{"hosts": ["spark-01", "spark-02"], "topology": "direct", "virtual": "", "machines": {"spark-01": "m1"}},
+        **{"hosts": ["spark-01", "spark-02"], "topology": "direct", "executor": "mp", "virtual": ""},
+        "machines": {"spark-01": "m1"},
         "hostname": "",
     }
     assert node["machine"] == "33753e6e4afb60069a02f8cc5de1a580"

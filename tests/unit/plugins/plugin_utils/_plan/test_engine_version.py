@@ -80,7 +80,11 @@ def test_a_tag_between_two_known_ones_has_bounds() -> None:
     [
         ("minimax-m2.7-nvfp4", {"engine_image": OLD}, r"needs vLLM .* or later, and the image has at most 0\.11\.1"),
         ("minimax-m2.7-nvfp4", {"engine_image": "vllm/vllm-openai:v0.16.0-cu130"}, r"and 0\.16\.0 will serve"),
-        (THINKING, {"engine_image": "vllm/vllm-openai:v0.15.1", "vllm_serve_executor": "ray"}, r"has a Ray from before 2\.54"),
+        (
+            THINKING,
+            {"engine_image": "vllm/vllm-openai:v0.15.1", "vllm_serve_executor": "ray"},
+            r"has a Ray from before 2\.54",
+        ),
     ],
 )
 def test_a_tag_that_is_known_to_be_too_old_stops(recipe: str, variables: dict[str, Any], words: str) -> None:

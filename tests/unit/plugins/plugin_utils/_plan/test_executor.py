@@ -12,8 +12,8 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import exe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError, validated
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import plan_serving
 
-from tests.unit.plugins.plugin_utils._plan import minimal_recipe
 from tests.unit.planned_cluster import planned
+from tests.unit.plugins.plugin_utils._plan import minimal_recipe
 
 VENV, CONTAINER = (runtime.Runtime(name, "") for name in (runtime.VENV, runtime.CONTAINER))
 TWO = {"hosts": ["a", "b"], "topology": "direct"}
@@ -37,7 +37,7 @@ SAYS = {"name": "r", "executor": "ray"}
         ({}, CONTAINER, "vllm/vllm-openai:v0.17.1", TWO, None, "ray", "v0.17.1 has Ray"),
         ({}, CONTAINER, "vllm/vllm-openai:v0.15.0", TWO, None, "mp", "without token authentication"),
         ({}, CONTAINER, "own/vllm:7", TWO, None, "mp", "nobody knows whether own/vllm:7 has a Ray"),
-        ({"engine_image_archive": "i.tar"}, CONTAINER, "vllm/vllm-openai:v0.17.1", TWO, None, "mp", "engine_image_archive"),
+        ({"engine_image_archive": "i"}, CONTAINER, "vllm/vllm-openai:v0.17.1", TWO, None, "mp", "_image_archive"),
     ],
 )  # fmt: skip
 def test_the_first_that_says_something_decides(
@@ -54,10 +54,10 @@ def test_the_first_that_says_something_decides(
 
 
 def test_the_run_says_which_and_why_and_what_is_assumed() -> None:
-    found = executor.Executor("mp", "so it is")
-    assert found.sentence() == "ranks started by mp, without Ray: so it is"
-    assert found.sentence(assumed=True) == "ranks started by mp, without Ray (assumed): so it is"
-    assert executor.Executor("ray", "so").sentence() == "ranks started by Ray: so"
+    serving = {"executor": "mp", "executor_why": "so it is"}
+    assert executor.sentence(serving) == "ranks started by mp, without Ray: so it is"
+    assert executor.sentence(serving, assumed=True) == "ranks started by mp, without Ray (assumed): so it is"
+    assert executor.sentence({**serving, "executor": "ray"}) == "ranks started by Ray: so it is"
 
 
 def test_the_plan_of_sparks_has_it_with_its_reason() -> None:
