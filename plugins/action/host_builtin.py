@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action, words
-
-BUILTIN = "ansible.builtin."
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
 
 
 class ActionModule(Action):
@@ -19,21 +17,4 @@ class ActionModule(Action):
     }
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        task = self._task.copy()
-        task.action = BUILTIN + arguments["module"]
-        task.args = arguments["arguments"]
-        # a module without an action plugin of its own is run by the one for all of them
-        loader = self._shared_loader_obj.action_loader
-        name = task.action if loader.has_plugin(task.action) else f"{BUILTIN}normal"
-        action = loader.get(
-            name,
-            task=task,
-            connection=self._connection,
-            play_context=self._play_context,
-            loader=self._loader,
-            templar=self._templar,
-            shared_loader_obj=self._shared_loader_obj,
-        )
-        run = action._low_level_execute_command
-        action._low_level_execute_command = lambda *args, **kwargs: words(run(*args, **kwargs))
-        return self.believed(action.run(task_vars=self.vars))
+        return self.builtin(arguments["module"], arguments["arguments"])

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: host_packages
-short_description: Record which packages an installation brings, and remove those that nothing else needs
+short_description: Install packages with a record of all that came along, and take that back
 version_added: 0.2.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
-  - Installs nothing. V(noted) goes before a task that installs packages and V(recorded) after it, so that V(removed)
-    knows what came with them.
+  - Installs by M(ansible.builtin.package). What was not there before is recorded, also where a run dies in between, so
+    that V(absent) knows what came.
   - Debian and Ubuntu only; on other systems nothing is recorded.
 extends_documentation_fragment:
   - sparkthor.cluster.internal
@@ -22,50 +22,48 @@ extends_documentation_fragment:
 options:
   state:
     description:
-      - V(noted) keeps which packages are installed. V(recorded) records which came since.
-      - V(removed) purges the recorded packages that no other package needs by apt's own reckoning. The others stay, and
+      - V(present) installs O(names).
+      - V(absent) purges the recorded packages that no other package needs by apt's own reckoning. The others stay, and
         stay recorded.
     type: str
-    choices: [noted, recorded, removed]
-    required: true
+    choices: [present, absent]
+    default: present
   names:
-    description: With V(recorded), the packages that were asked for; the others came with them.
+    description: With V(present), the packages that are asked for; the others come with them.
     type: list
     elements: str
     default: []
   timeout:
-    description: Seconds that one command of apt may take.
+    description: Seconds that one command of apt may take to remove packages.
     type: int
     default: 600
+  step:
+    description: Used by the controller's side of this module, before and after the installation.
+    type: str
+    choices: [note, record]
 """
 
 EXAMPLES = r"""
-- name: Note what is installed
-  sparkthor.cluster.host_packages:
-    state: noted
-  become: true
-
 - name: Install nginx
-  ansible.builtin.package:
-    name: nginx
+  sparkthor.cluster.host_packages:
+    names: [nginx]
   become: true
 
-- name: Record what came
+- name: Remove the packages that came with the cluster
   sparkthor.cluster.host_packages:
-    state: recorded
-    names: [nginx]
+    state: absent
   become: true
 """
 
 RETURN = r"""
 packages:
-  description: Packages that came (V(recorded)), or that were, in check mode would be, removed (V(removed)).
-  returned: with O(state=recorded) and O(state=removed)
+  description: Packages that came, or that were, in check mode would be, removed.
+  returned: success
   type: list
   elements: str
 kept:
   description: Recorded packages that something else needs.
-  returned: with O(state=removed)
+  returned: with O(state=absent)
   type: list
   elements: str
 """
@@ -81,19 +79,20 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command imp
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["noted", "recorded", "removed"], "required": True},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "names": {"type": "list", "elements": "str", "default": []},
             "timeout": {"type": "int", "default": 600},
+            "step": {"type": "str", "choices": ["note", "record"]},
         },
         supports_check_mode=True,
     )
-    state, check = module.params["state"], module.check_mode
+    step, check = module.params["step"], module.check_mode
     originals = Originals(Host(run=run_limited), module.warn)
     packages = Packages(run_limited, originals, module.params["timeout"])
     try:
-        if state != "removed":
-            came = [] if check else packages.record(module.params["names"]) if state == "recorded" else packages.note()
-            # the record of what another task did is no change of its own
+        if module.params["state"] == "present":
+            came = [] if check else packages.record(module.params["names"]) if step == "record" else packages.note()
+            # the record is no change of its own: the installation between the two steps is
             module.exit_json(changed=False, packages=came or [])
         names = packages.removable()
         if not check:

@@ -116,6 +116,27 @@ class Action(ActionBase):  # type: ignore[misc]  # ansible-core ships no types: 
         )
         return outcome
 
+    def builtin(self, module: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Run a module of ansible.builtin on the host, and let its answer set no variable."""
+        task = self._task.copy()
+        task.action = f"ansible.builtin.{module}"
+        task.args = arguments
+        # a module without an action plugin of its own is run by the one for all of them
+        loader = self._shared_loader_obj.action_loader
+        name = task.action if loader.has_plugin(task.action) else "ansible.builtin.normal"
+        action = loader.get(
+            name,
+            task=task,
+            connection=self._connection,
+            play_context=self._play_context,
+            loader=self._loader,
+            templar=self._templar,
+            shared_loader_obj=self._shared_loader_obj,
+        )
+        run = action._low_level_execute_command
+        action._low_level_execute_command = lambda *args, **kwargs: words(run(*args, **kwargs))
+        return self.believed(action.run(task_vars=self.vars))
+
     def _low_level_execute_command(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         return words(super()._low_level_execute_command(*args, **kwargs))
 

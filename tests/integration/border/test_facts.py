@@ -34,7 +34,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "fabric_neighbors": {},
     "firewall_apply": {"state": "absent"},
     "host_compare": {"probe": {"host": "one", "links": []}},
-    "host_packages": {"state": "noted"},
+    "host_packages": {"state": "absent"},
     "host_state": {"absent": ["/nowhere"]},
     "memory_plan": {},
     "model_copy": {"models": []},
