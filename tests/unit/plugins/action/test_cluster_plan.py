@@ -398,6 +398,7 @@ def test_the_run_ends_with_a_command_to_use():
         "vllm_serve_api_port": "8000",
         "vllm_serve_tls_names": [],
         "vllm_serve_listen": ["0.0.0.0"],
+        "console_enabled": True,
     }
     lines = action._usage_stage()["lines"]
     assert lines[0] == "The API is at http://192.168.1.11:8000/v1, and the model is called tiny."
@@ -474,10 +475,12 @@ def test_the_run_ends_with_the_address_that_all_heads_share():
         "vllm_serve_api_port": 8000,
         "vllm_serve_tls_names": ["api.lan"],
         "vllm_serve_listen": ["0.0.0.0"],
+        "console_enabled": True,
     }
     lines = action._usage_stage()["lines"]
     assert lines[0] == "The API is at https://192.168.1.100:8000/v1, and the model is called tiny."
-    assert "for head in 192.168.1.11 192.168.1.12;" in lines[3]
+    assert lines[2].startswith("In a browser, with that key: https://192.168.1.100:8000/")
+    assert "for head in 192.168.1.11 192.168.1.12;" in lines[4]
 
 
 def beside_action(nodes, args=None, **embed):
