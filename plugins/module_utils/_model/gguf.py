@@ -149,7 +149,7 @@ def models_in(names: Iterable[str]) -> list[str]:
     """
     found = set()
     for name in names:
-        if name.endswith(".gguf") and not name.rpartition("/")[2].startswith("mmproj"):
+        if name.endswith(".gguf") and "mmproj" not in name.rpartition("/")[2]:
             found.add(part_names(name)[0])
     return sorted(found)
 

@@ -95,7 +95,7 @@ def test_a_name_that_numbers_nothing() -> None:
 
 
 def test_models_among_names() -> None:
-    names = ["a.gguf", "b-00002-of-00002.gguf", "mmproj-F16.gguf", "Q4/mmproj.gguf", "config.json", "Q4/c.gguf"]
+    names = ["a.gguf", "b-00002-of-00002.gguf", "mmproj-F16.gguf", "Q4/m.mmproj-Q8_0.gguf", "config.json", "Q4/c.gguf"]
     assert gguf.models_in(names) == ["Q4/c.gguf", "a.gguf", "b-00001-of-00002.gguf"]
 
 
