@@ -477,11 +477,11 @@ class ActionModule(ClusterAction):
         found: list[Finding | str] = []
         for part in parts:
             head = Declared(self.vars["hostvars"][part.hosts[0]], strict=False)
-            found += served_names.problems(head, f"group_vars/{part.name or 'cluster'}.yml")
+            found += served_names.problems(head, f"group_vars/{part.name or 'cluster'}.yml", len(part.hosts))
         for given in described.values() if isinstance(described, Mapping) else ():
             # one that says nothing is told of already
             if isinstance(given, Mapping) and (given.get("vllm_serve_recipe") or given.get("vllm_serve_model")):
-                found += served_names.problems(given, "serving_beside")
+                found += served_names.problems({**given, "vllm_serve_executor": "mp"}, "serving_beside", 1)
         return list(dict.fromkeys(found))
 
     def _contact_stage(

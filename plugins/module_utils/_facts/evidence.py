@@ -45,6 +45,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     ray_health,
     serving,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 
 Runner = Callable[[list[str]], tuple[int, str, str]]
 
@@ -78,8 +79,8 @@ _ENVIRONMENT = re.compile(
 _PROGRAMS = (
     ("raylet", re.compile(r"(?:^|/)raylet\x00")),
     ("gcs_server", re.compile(r"(?:^|/)gcs_server\x00")),
-    ("vllm", re.compile(r"(?:^|/)vllm\x00serve\x00|\x00vllm\.entrypoints\.")),
-    ("worker", re.compile(r"^(?:VLLM::|ray::)")),
+    *((one.name, one.command_line) for one in registry.ENGINES.values()),
+    ("worker", re.compile("^(?:ray::|" + "|".join(re.escape(title) for title in registry.TITLES) + ")")),
 )
 _RAY_LOG = re.compile(r"(?:raylet|gcs_server|worker-.*)\.(?:out|err)$")
 #: model store and caches, unless cluster.json says otherwise
@@ -195,7 +196,8 @@ class Collector:
     def files(self) -> dict[str, str]:
         """Our own files, masked: the controller parses them, since a host may lack a YAML parser."""
         found = {}
-        for name in ("fabric.env", "vllm.yaml", "vllm.env", "ray.env", "engine.env", "serving.json", "ray.json"):
+        own = [one.config for one in registry.ENGINES.values() if one.config]
+        for name in ("fabric.env", *own, "vllm.env", "ray.env", "engine.env", "serving.json", "ray.json"):
             text = self.read(f"/etc/sparkthor/{name}", 64_000)
             if text is not None:
                 found[name] = self.mask(text)

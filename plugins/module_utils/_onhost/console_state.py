@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .._lib.printable import printable
+from .engines import registry
 
 #: of the document; the page says so where it knows another one
 SCHEMA = 1
@@ -61,18 +62,10 @@ def total(found: Samples, name: str) -> float | None:
     return sum(values) if values else None
 
 
-#: what is read of an engine
-ENGINE = {
-    "running": "vllm:num_requests_running",
-    "waiting": "vllm:num_requests_waiting",
-    "tokens": "vllm:generation_tokens_total",
-    "prompt_tokens": "vllm:prompt_tokens_total",
-    "first_token_sum": "vllm:time_to_first_token_seconds_sum",
-    "first_token_count": "vllm:time_to_first_token_seconds_count",
-    "drafted": "vllm:spec_decode_num_draft_tokens_total",
-    "accepted": "vllm:spec_decode_num_accepted_tokens_total",
-}
-_CACHE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
+#: what is read of an engine, each by its own name for it
+ENGINE_FIGURES = (
+    *("running", "waiting", "tokens", "prompt_tokens", "first_token_sum", "first_token_count", "drafted", "accepted"),
+)
 #: and of a host
 HOST = (
     *(
@@ -97,9 +90,11 @@ HOST = (
 
 def engine(text: str) -> dict[str, float | None]:
     """The engine's own figures from its ``/metrics``: counters and gauges, ``cache`` as a share."""
-    found = samples(text, [*ENGINE.values(), *_CACHE])
-    values = {own: total(found, name) for own, name in ENGINE.items()}
-    shares = [value for name in _CACHE for _labels, value in found.get(name, ())]
+    names = registry.engine_that_says(text).metrics
+    figures = names.figures()
+    found = samples(text, [*figures.values(), *names.cache_share])
+    values = {ours: total(found, figures[ours]) if ours in figures else None for ours in ENGINE_FIGURES}
+    shares = [value for name in names.cache_share for _labels, value in found.get(name, ())]
     return {**values, "cache": max(shares) if shares else None}
 
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 
 from .._lib import files
 from . import observation, places, serving, watchdog_report
+from .engines import registry
 
 _QUIET_ROUNDS = 2
 #: held by whoever stops or starts groups that share a host on demand
@@ -102,7 +103,8 @@ class Control:
     def __post_init__(self) -> None:
         self.outcome = Outcome()
         self.config = files.read_json(self.config_path)
-        self.unit = str(self.config.get("unit", "sparkthor-vllm.service"))
+        self.unit = str(self.config.get("unit", places.OWN.unit))
+        self.engine = registry.engine_of(self.config)
         #: names of the groups that take this one's place on demand
         self.others = list(self.config.get("on_demand_groups") or {})
         #: whether it is one of those
@@ -293,7 +295,7 @@ class Control:
                 raise ControlError("somebody let new requests in again meanwhile; this drain ends and stops nothing")
             # before the question for the metrics, which is a connection too
             open_ones = self.connections(socket)
-            gauges = watchdog_report.requests_in_flight(serving.metrics(socket))
+            gauges = watchdog_report.requests_in_flight(serving.metrics(socket), self.engine.metrics)
             known = [number for number in (gauges, open_ones) if number is not None]
             count = max(known) if known else None
             if count is not None:

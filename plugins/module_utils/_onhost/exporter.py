@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # runs on the host without Ansible, in its own unit:
 # pylint: disable=ansible-bad-function
-"""Metrics of one host for Prometheus: memory, disk, links, RDMA ports, the watchdog, and the engine behind its socket.
+"""Metrics of one host for Prometheus: memory, disk, links, RDMA ports, the watchdog, and the engine.
 
 On a head also who asked for what, which the front proxy tells it.
 
@@ -26,12 +26,12 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .._lib import foreign, peer
+from .._lib import files, foreign, peer
 from .._lib.command import run_limited
 from . import front_counts, gpu_state, places
+from .endpoint import endpoint_of
 from .notify import ALIVE, READY, notify
 
-ENGINE_SOCKET = places.OWN.socket
 WATCHDOG_FILE = places.OWN.metrics
 TOKENS_USED = "/run/sparkthor-tokens/usage.json"
 FIREWALL_RULES = "/etc/sparkthor/firewall.nft"
@@ -244,17 +244,20 @@ class ExportedHost:
         return page.text() + "".join(f"{line}\n" for line in self.front.lines()) + self.text(WATCHDOG_FILE)
 
 
-def engine(path: str = ENGINE_SOCKET) -> tuple[int, bytes]:
-    """vLLM's own metrics; 503 while it is away."""
+def engine_place(own: places.Places) -> str:
+    """Where the engine of a group listens, as its serving.json says."""
+    return str(files.read_json(own.config).get("socket") or own.socket)
+
+
+def engine(place: str) -> tuple[int, bytes]:
+    """The engine's own metrics; 503 while it is away."""
     try:
-        return peer.ask(peer.unix(path), "GET", "/metrics", 5, most=16_000_000)
+        return peer.ask(endpoint_of(place).connect(), "GET", "/metrics", 5, most=16_000_000)
     except (OSError, http.client.HTTPException) as error:
         return 503, f"the engine does not answer: {error or type(error).__name__}\n".encode()
 
 
-def handler(
-    host: ExportedHost, planned: Sequence[str], socket_path: str = ENGINE_SOCKET
-) -> type[http.server.BaseHTTPRequestHandler]:
+def handler(host: ExportedHost, planned: Sequence[str], place: str = "") -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
         server_version = "sparkthor"
         sys_version = ""
@@ -265,9 +268,9 @@ def handler(
             if path == "/metrics":
                 self._answer(200, host.page(planned).encode())
             elif path == "/metrics/engine":
-                self._answer(*engine(socket_path))
+                self._answer(*engine(place or engine_place(places.OWN)))
             elif own := host.beside(path, "/metrics/engine/"):
-                self._answer(*engine(own.socket))
+                self._answer(*engine(engine_place(own)))
             elif own := host.beside(path, "/metrics/group/"):
                 self._answer(200, host.text(own.metrics).encode())
             else:

@@ -17,7 +17,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import re
 import socket
 import stat
 import sys
@@ -29,6 +28,7 @@ from typing import Any
 
 from .._lib import command, files, mask
 from . import gpu_state, life, places, serving
+from .engines import registry
 
 #: starts this program when one of the first two files below is written
 UNIT = "/etc/systemd/system/sparkthor-hang.path"
@@ -51,8 +51,8 @@ RAS = ("127.0.0.1", 28028)
 PROCESSES, THREADS, LINES = 16, 64, 120
 #: characters of one stack, of RAS's answer and of a journal
 STACK, REPORT, LOG = 20_000, 40_000, 40_000
-#: titles of the engine's processes, from /proc/PID/cmdline
-_TITLES = re.compile(r"^(?:VLLM::|ray::RayWorker)|(?:^|/)vllm\0serve\0")
+#: the title of a rank that Ray started
+_RAY_RANK = "ray::RayWorker"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +92,20 @@ def wait(
 # ---------------------------------------------------------------------------------------------------------------
 # What is read
 # ---------------------------------------------------------------------------------------------------------------
+
+
+def engine_title(command_line: str) -> str:
+    """What to call a process of an engine, by its words joined by NUL; empty for one that is none."""
+    first = command_line.split("\0", 1)[0].strip()
+    if first.startswith(_RAY_RANK):
+        return first
+    if registry.any_is_ours(first):
+        return first
+    return next((one.program for one in registry.ENGINES.values() if one.command_line.search(command_line)), "")
+
+
+def _is_rank(title: str) -> bool:
+    return title.startswith((_RAY_RANK, *(name for one in registry.ENGINES.values() for name in one.rank_titles)))
 
 
 def _text(path: str, limit: int = 4000) -> str:
@@ -177,13 +191,12 @@ class Reader:
         found = []
         with contextlib.suppress(OSError):
             for pid in sorted((int(name) for name in os.listdir(self.proc) if name.isdigit()), reverse=True):
-                title = _text(os.path.join(self.proc, str(pid), "cmdline"))
-                one = life.read_process(str(pid), self.proc) if _TITLES.search(title) else None
+                title = engine_title(_text(os.path.join(self.proc, str(pid), "cmdline")))
+                one = life.read_process(str(pid), self.proc) if title else None
                 if one is not None:
-                    words = " ".join(title.split("\0")[:1] if title.startswith(("VLLM::", "ray::")) else ["vllm serve"])
-                    entry = {"pid": pid, "title": words.strip(), "state": one.state, "cpu_seconds": one.cpu_seconds}
+                    entry = {"pid": pid, "title": title, "state": one.state, "cpu_seconds": one.cpu_seconds}
                     found.append({**entry, "threads": threads(pid, self.proc)})
-        found.sort(key=lambda entry: ("Worker" not in str(entry["title"]), entry["pid"]))
+        found.sort(key=lambda entry: (not _is_rank(str(entry["title"])), entry["pid"]))
         return found[:PROCESSES]
 
     def _stack(self, pid: int) -> str:

@@ -19,6 +19,8 @@ from typing import Any
 
 from .._lib import foreign
 from . import patience, serving
+from .engines import registry
+from .engines.base import EngineOnHost
 
 #: a step of a process's CPU clock is 10 ms: over a shorter time a quiet rank looks dead
 WINDOW = 10.0
@@ -44,8 +46,8 @@ _COMPILERS = frozenset(
         "ld",
     )
 )
-#: titles of vLLM's processes, as far as the kernel keeps them
-_ENGINE = ("VLLM::", "ray::RayWorker")
+#: the title of a rank that Ray started, as far as the kernel keeps it
+_RAY_RANK = "ray::RayWorker"
 _NVIDIA_SMI = ["nvidia-smi", "--query-gpu=utilization.gpu,power.draw", "--format=csv,noheader,nounits"]
 
 
@@ -117,11 +119,13 @@ def _number(word: str) -> float | None:
 
 
 def of_host(proc: str = "/proc") -> tuple[int, bool]:
-    """Compilers of this host, and whether a process of vLLM is stopped: Ray's dashboard knows neither."""
+    """Compilers of this host, and whether a process of an engine is stopped: Ray's dashboard knows neither."""
     with contextlib.suppress(OSError):
         found = [read_process(name, proc) for name in os.listdir(proc) if name.isdigit()]
         known = [one for one in found if one is not None]
-        stopped = any(one.state in "Tt" and one.name.startswith(_ENGINE) for one in known)
+        stopped = any(
+            one.state in "Tt" and (one.name.startswith(_RAY_RANK) or registry.any_is_ours(one.name)) for one in known
+        )
         return sum(one.name in _COMPILERS for one in known), stopped
     return 0, False
 
@@ -134,10 +138,12 @@ class Sampler:
         clock: Callable[[], float] = time.monotonic,
         runner: serving.Runner = serving.run,
         proc: str = "/proc",
+        engine: EngineOnHost = registry.DEFAULT,
     ) -> None:
         self.clock = clock
         self.runner = runner
         self.proc = proc
+        self.engine = engine
         self.before: tuple[float, dict[int, float], int] | None = None
         self.cores: float | None = None
         self.spoke = False
@@ -151,8 +157,7 @@ class Sampler:
         """
         now = self.clock()
         processes = of_session(session, self.proc) if session > 0 else []
-        # the API server answers, and the engine's core asks for results, in a wedged engine too
-        ranks = [one for one in processes if one.name.startswith("VLLM::Worker")]
+        ranks = [one for one in processes if one.name.startswith(self.engine.rank_titles)]
         spent = {one.pid: one.cpu_seconds for one in ranks or processes}
         if self.before is None or now - self.before[0] > 6 * WINDOW:
             # what was seen when another answer was owed says nothing about this one
@@ -217,7 +222,7 @@ class RaySampler:
 
 
 def _ray_ranks(workers: Iterable[Any]) -> Iterable[tuple[int, float]]:
-    """CPU seconds of vLLM's workers by process id; idle workers of Ray are none."""
+    """CPU seconds of the engine's workers by process id; idle workers of Ray are none."""
     for worker in workers:
         if not isinstance(worker, Mapping) or "RayWorker" not in str((worker.get("cmdline") or [""])[0]):
             continue

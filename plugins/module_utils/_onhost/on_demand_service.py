@@ -117,7 +117,7 @@ class Turns:
             ready=ready,
             restarts=unit.restarts,
             used=self._used.setdefault(self._serves, now),
-            in_flight=watchdog_report.requests_in_flight(serving.metrics(socket_path)) or 0,
+            in_flight=watchdog_report.requests_in_flight(serving.metrics(socket_path), own.engine.metrics) or 0,
             since=self._since,
             wishes=dict(self._wishes),
             held=self._held(),

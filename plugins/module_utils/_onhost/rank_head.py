@@ -125,7 +125,7 @@ class Head:
     async def _prepare(self) -> None:
         while True:
             # all ranks of a generation load this one, the head's own as well, whatever is declared meanwhile
-            self.model = served(self.settings.command)
+            self.model = served(self.settings)
             self.generation = self._believed() + 1
             rank_link.remember(self.settings.memory_path, self.generation)
             self.phase = rank_link.PREPARE
@@ -233,7 +233,7 @@ class Head:
             self._complain(host, "has another token; run the playbook on all hosts")
             await link.send(refused="this host's token is not the head's; run the playbook on all hosts", token=True)
             raise ValueError("wrong token")
-        theirs_model, model = str(hello.get("model") or ""), served(self.settings.command)
+        theirs_model, model = str(hello.get("model") or ""), served(self.settings)
         if theirs_model and model and process_name_of(theirs_model) != process_name_of(model):
             self._complain(host, f"is set up for {theirs_model}, and this host for {model}; run site.yml again")
             await link.send(refused=f"it is set up for {model}, and this host for {theirs_model}; run site.yml again")

@@ -17,6 +17,7 @@ from typing import Any
 
 from .._lib import files, foreign
 from . import generation, hang, serving
+from .engines import registry
 from .rank_state import STATE
 
 CONFIG = "/etc/sparkthor/group.json"
@@ -40,6 +41,8 @@ class RankLinkSettings:
     #: control address -> host of every member, the head among them
     members: Mapping[str, str]
     command: list[str]
+    #: the name of the engine's file in engines/
+    engine: str = registry.DEFAULT.name
     #: files whose change means that a running rank is not what the play declared
     inputs: list[str] = dataclasses.field(default_factory=list)
     state_path: str = STATE

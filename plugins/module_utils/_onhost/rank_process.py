@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # runs on the host without Ansible:
 # pylint: disable=ansible-bad-function
-"""This host's rank: vLLM as a child process, and the page cache that it is started without."""
+"""This host's rank: the engine as a child process, and the page cache that it is started without."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
 from typing import Any
 
 from .._lib import files
 from . import hang, life, progress, serving
+from .engines import registry
 from .rank_link import LINE_LIMIT, RankError, RankLinkSettings
 
 
@@ -58,9 +58,9 @@ async def keep_hang(settings: RankLinkSettings) -> None:
     await asyncio.to_thread(hang.wait, before, hang.DEADLINE)
 
 
-def served(command: Sequence[str]) -> str:
-    """The model in the configuration that the command names; empty where that cannot be told."""
-    return serving.model_of(command[command.index("--config") + 1]) if "--config" in command[:-1] else ""
+def served(settings: RankLinkSettings) -> str:
+    """The model that the command names, or the configuration in it; empty where that cannot be told."""
+    return serving.served_by(settings.command, registry.engine_of({"engine": settings.engine}))
 
 
 def process_name_of(model: str) -> str:
@@ -69,10 +69,11 @@ def process_name_of(model: str) -> str:
 
 
 class RankProcess:
-    """vLLM as a child: its log is passed on, the newest lines are kept for the reason of a failure."""
+    """The engine as a child: its log is passed on, the newest lines are kept for the reason of a failure."""
 
     def __init__(self, settings: RankLinkSettings) -> None:
         self.settings = settings
+        self.engine = registry.engine_of({"engine": settings.engine})
         #: the group's revision of the model, where it is not that of the own configuration
         self.model = ""
         self.process: asyncio.subprocess.Process | None = None
@@ -83,7 +84,7 @@ class RankProcess:
         #: newest signs of life, kept up by :meth:`look`
         self.signs: dict[str, Any] = {}
         self.said = 0
-        self._sampler = life.Sampler()
+        self._sampler = life.Sampler(engine=self.engine)
         self._sampling: asyncio.Task[None] | None = None
         self._pump: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
@@ -94,14 +95,11 @@ class RankProcess:
 
     def load(self, model: str) -> None:
         """Load this model at the next start, whatever the configuration names."""
-        self.model = model if model != served(self.settings.command) else ""
+        self.model = model if model != served(self.settings) else ""
 
     def _command(self) -> list[str]:
         command = list(self.settings.command)
-        if self.model:
-            # vLLM takes the one that it is given there before that of its configuration
-            command.insert(command.index("serve") + 1, self.model)
-        return command
+        return self.engine.load(command, self.model) if self.model else command
 
     async def start(self) -> None:
         """Raises RankError for a command that cannot be run."""
@@ -173,7 +171,7 @@ class RankProcess:
             await asyncio.wait({self._pump}, timeout=1)
 
     def reason(self) -> str:
-        found = progress.explain(self.lines)
+        found = progress.explain(self.lines, self.engine.log)
         return found.reason + (f" (fix: {found.fix})" if found.fix else "")
 
     def stale(self) -> list[str]:
@@ -181,13 +179,13 @@ class RankProcess:
         return serving.differing(serving.fingerprint(self.settings.inputs), self.started_with)
 
     async def stop(self) -> None:
-        """At once: on SIGTERM vLLM ends the requests that run with half an answer, as if it were whole."""
+        """At once: on SIGTERM engines end requests with half an answer, or wait for them without a limit."""
         if self.process is None and self._starting is not None:
             with contextlib.suppress(OSError, ValueError):
                 self.process = await self._starting
         if self.process is None:
             return
-        # children of vLLM share its session and must not outlive it
+        # children of the engine share its session and must not outlive it
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         with contextlib.suppress(asyncio.TimeoutError):

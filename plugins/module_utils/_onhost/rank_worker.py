@@ -123,7 +123,7 @@ class Worker:
             generation=rank_link.remembered(self.settings.memory_path),
             state=self.state,
             running=self.generation,
-            model=served(self.settings.command),
+            model=served(self.settings),
         )
         answer = await link.receive()
         if "refused" in answer:

@@ -3,7 +3,7 @@
 # runs on the host without Ansible, in the serving units:
 # pylint: disable=ansible-bad-function
 
-"""How the serving group on the head is seen and moved: systemd, the journal, the engine's UNIX socket.
+"""How the serving group on the head is seen and moved: systemd, the journal, the engine's socket.
 
 One place for what the watchdog, the C(vllm_service) module and the unit's own preparation need. The standard library
 alone: it is installed on the head as well.
@@ -18,13 +18,15 @@ import http.client
 import json
 import os
 import secrets
-import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from .._lib import command, files, foreign, peer, systemd
 from . import observation, progress
+from .endpoint import endpoint_of
+from .engines import registry
+from .engines.base import EngineOnHost
 
 CONFIG = "/etc/sparkthor/serving.json"
 STATE = "/run/sparkthor/state.json"
@@ -134,12 +136,18 @@ def files_changed_since(record: Mapping[str, Any], inputs: Iterable[str] | None 
 
 
 def model_of(config: str) -> str:
-    """The folder or name of the model in a file like vllm.yaml; empty where that cannot be told."""
+    """The folder or name of the model in an engine's configuration file; empty where that cannot be told."""
     try:
-        lines = files.read_plain(config).decode("utf-8", "replace").splitlines()
+        return registry.named_model(files.read_plain(config).decode("utf-8", "replace"))
     except OSError:
         return ""
-    return next((line.partition(":")[2].strip(" '\"") for line in lines if line.startswith("model:")), "")
+
+
+def served_by(command: Sequence[str], engine: EngineOnHost) -> str:
+    """The model that an engine's command names, or the configuration file in it; empty where that cannot be told."""
+    if engine.model_option and engine.model_option in command[:-1]:
+        return command[command.index(engine.model_option) + 1]
+    return model_of(command[command.index("--config") + 1]) if "--config" in command[:-1] else ""
 
 
 def start_delay(failed_starts: int) -> float:
@@ -205,52 +213,47 @@ def journal(unit: str, invocation: str = "", lines: int = 120, runner: Runner = 
     return progress.messages(out) if status == 0 else []
 
 
-def listening(path: str, seconds: float = 2.0) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(seconds)
-        try:
-            probe.connect(path)
-        except OSError:
-            return False
-    return True
+def listening(place: str, seconds: float = 2.0) -> bool:
+    """Whether the engine takes connections; ``place`` as serving.json has it."""
+    return endpoint_of(place).listening(seconds)
 
 
-def connections(path: str, table: str = "/proc/net/unix") -> int | None:
-    """Open connections to the engine's socket, one for each request: nobody who asks keeps his alive.
+def connections(place: str, table: str = "") -> int | None:
+    """Open connections to the engine, one for each request: nobody who asks keeps his alive.
 
-    vLLM's own gauges follow a step's output: they show nothing of a request that uploads, is tokenized, or is in its
-    first step.  Column 6 is the state: 02 waits to be accepted, 03 is connected, 01 listens.  None if unknown.
+    The engine's own gauges follow a step's output: they show nothing of a request that uploads, is tokenized, or is in
+    its first step.  ``table`` is another one of the kernel's, for tests.  None if unknown.
     """
-    try:
-        with open(table, encoding="utf-8", errors="replace") as stream:
-            rows = [line.split(None, 7) for line in stream]
-    except OSError:
-        return None
-    return sum(1 for row in rows if len(row) == 8 and row[5] in ("02", "03") and row[7].rstrip("\n") == path)
+    return endpoint_of(place).connections(*([table] if table else []))
 
 
 def request(
-    path: str, method: str, target: str, seconds: float, body: Mapping[str, Any] | None = None
+    place: str, method: str, target: str, seconds: float, body: Mapping[str, Any] | None = None
 ) -> tuple[int, str]:
     """Status and body, within ``seconds``. Raises OSError (TimeoutError among them) or http.client.HTTPException."""
     payload = None if body is None else json.dumps(body)
     headers = {"Content-Type": "application/json"} if payload else {}
-    answer = peer.ask(peer.unix(path), method, target, seconds, payload, headers, ANSWER_LIMIT)
+    answer = peer.ask(endpoint_of(place).connect(), method, target, seconds, payload, headers, ANSWER_LIMIT)
     return answer.status, answer.body.decode("utf-8", "replace")
 
 
-def complete(path: str, model: str, seconds: float, clock: Callable[[], float] = time.monotonic) -> observation.Probe:
-    """One real one-token completion, the only answer that proves all ranks; of a pooling model one of its vectors."""
+def complete(
+    place: str,
+    model: str,
+    seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+    engine: EngineOnHost = registry.DEFAULT,
+) -> observation.Probe:
+    """One real one-token completion, the only answer that proves all ranks; or what the engine has in its place."""
     started = clock()
-    body = {"model": model, "prompt": "1", "max_tokens": 1, "temperature": 0}
-    answer = "choices"
+    route, *others = engine.probes
     try:
-        status, text = request(path, "POST", "/v1/completions", seconds, body)
-        # a model that generates nothing has no such route; the one of all pooling models is not there for others
-        if status in (404, 501):
-            pooled = request(path, "POST", "/pooling", seconds, {"model": model, "input": "1"})
-            if pooled[0] == 200:
-                answer, (status, text) = "data", pooled
+        status, text = request(place, "POST", route.target, seconds, {"model": model, **route.body})
+        for other in others if status in (404, 501) else ():
+            asked = request(place, "POST", other.target, seconds, {"model": model, **other.body})
+            if asked[0] == 200:
+                route, (status, text) = other, asked
+                break
     except TimeoutError:
         return observation.Probe(started, clock(), "timeout", f"completion timed out after {seconds:.0f} s")
     except (OSError, http.client.HTTPException) as error:
@@ -258,12 +261,12 @@ def complete(path: str, model: str, seconds: float, clock: Callable[[], float] =
     finished = clock()
     if status == 200:
         try:
-            found = foreign.parse_object(text, ANSWER_LIMIT).get(answer)
+            found = foreign.parse_object(text, ANSWER_LIMIT).get(route.field)
         except foreign.ForeignError:
             found = None
         if found:
             return observation.Probe(started, finished, "ok")
-        return observation.Probe(started, finished, "http", f"the completion came without {answer}")
+        return observation.Probe(started, finished, "http", f"the completion came without {route.field}")
     message = f"completion answered {status}: {_message(text)}"
     kind = "rejected" if 400 <= status < 500 and status != 429 else "http"
     return observation.Probe(started, finished, kind, message)
@@ -279,10 +282,10 @@ def _message(text: str) -> str:
         return text.strip()[:200]
 
 
-def metrics(path: str, seconds: float = 2.0) -> str:
-    """vLLM's own metrics text; empty when it does not answer."""
+def metrics(place: str, seconds: float = 2.0) -> str:
+    """The engine's own metrics text; empty when it does not answer."""
     try:
-        status, text = request(path, "GET", "/metrics", seconds)
+        status, text = request(place, "GET", "/metrics", seconds)
     except (OSError, http.client.HTTPException):
         return ""
     return text if status == 200 else ""

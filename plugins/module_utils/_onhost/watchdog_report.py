@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # runs on the host without Ansible:
 # pylint: disable=ansible-bad-function
-"""What the watchdog tells: its state file, its metrics, the answer of /health, and what it reads of vLLM's metrics."""
+"""What the watchdog tells: its state file, its metrics, the answer of /health, and what it reads of the engine's."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from .engines import registry
+from .engines.base import MetricNames
 from .observation import Observation
 from .watchdog import CAUSES, LOADING, STATES, VERSION, Decision, Watchdog
 
@@ -17,50 +19,34 @@ from .watchdog import CAUSES, LOADING, STATES, VERSION, Decision, Watchdog
 STALE_SECONDS = 90.0
 
 
-def engine_counters(text: str) -> tuple[float, ...] | None:
-    """The numbers of vLLM's ``/metrics`` that move only when the engine itself did something.
-
-    Counters that the API server moves alone (requests taken, aborted, HTTP statistics) would make a wedged engine
-    look alive; none of them is used.
-    """
-    wanted = {
-        "vllm:prompt_tokens_total": 0,
-        "vllm:generation_tokens_total": 1,
-        "vllm:iteration_tokens_total_count": 2,
-        "vllm:iteration_tokens_total_sum": 3,
-        "vllm:kv_cache_usage_perc": 4,
-        "vllm:gpu_cache_usage_perc": 4,
-    }
-    sums = [0.0] * 5
-    found = False
+def _values(text: str) -> Iterator[tuple[str, float]]:
+    """Name and value of each sample."""
     for line in text.splitlines():
-        if not line.startswith("vllm:"):
-            continue
         name = line.split("{", 1)[0].split(" ", 1)[0]
-        index = wanted.get(name)
-        if index is None:
-            continue
         try:
-            sums[index] += float(line.rsplit(" ", 1)[1])
+            value = float(line.rsplit(" ", 1)[1])
         except (IndexError, ValueError):
             continue
-        found = True
+        yield name, value
+
+
+def engine_counters(text: str, names: MetricNames = registry.DEFAULT.metrics) -> tuple[float, ...] | None:
+    """The numbers of the engine's ``/metrics`` that move only when the engine itself did something."""
+    sums = [0.0] * (max(names.moves.values()) + 1)
+    found = False
+    for name, value in _values(text):
+        index = names.moves.get(name)
+        if index is not None:
+            sums[index] += value
+            found = True
     return tuple(sums) if found else None
 
 
-def requests_in_flight(text: str) -> int | None:
+def requests_in_flight(text: str, names: MetricNames = registry.DEFAULT.metrics) -> int | None:
     """Requests running or waiting in the engine, from ``/metrics``."""
-    total = 0.0
-    found = False
-    for line in text.splitlines():
-        name = line.split("{", 1)[0].split(" ", 1)[0]
-        if name in ("vllm:num_requests_running", "vllm:num_requests_waiting"):
-            try:
-                total += float(line.rsplit(" ", 1)[1])
-            except (IndexError, ValueError):
-                continue
-            found = True
-    return int(total) if found else None
+    counted = (*names.running, *names.waiting)
+    found = [value for name, value in _values(text) if name in counted]
+    return int(sum(found)) if found else None
 
 
 def status(machine: Watchdog, decision: Decision, seen: Observation, since: float, wall: float) -> dict[str, Any]:

@@ -46,6 +46,7 @@ from . import (
     watchdog_hands,
     watchdog_report,
 )
+from .engines import registry
 
 OBSERVE_EVERY = 2.0
 READ_LOG_EVERY = 4.0
@@ -96,10 +97,10 @@ class Service:
         identity: Callable[[], former_head.Identity] = former_head.Identity,
         hands: watchdog_hands.Hands | None = None,
     ) -> None:
-        self.config = config
+        self.config, self.engine = config, registry.engine_of(config)
         self.hands = hands or watchdog_hands.Hands()
-        self.unit = str(config.get("unit", "sparkthor-vllm.service"))
-        self.socket = str(config.get("socket", "/run/sparkthor/vllm/vllm.sock"))
+        self.unit = str(config.get("unit", places.OWN.unit))
+        self.socket = str(config.get("socket", places.OWN.socket))
         self.machine = watchdog.Watchdog(watchdog.Settings.from_dict(config.get("settings") or {}))
         self.ranks = ranks if self.machine.settings.expected else None
         self.signs = signs
@@ -185,7 +186,7 @@ class Service:
             probing=probing,
             # what was heard of the engine before says nothing about one that was started anew meanwhile
             probe=heard[1] if heard and heard[0] == unit.invocation else None,
-            counters=watchdog_report.engine_counters(text) if text else None,
+            counters=watchdog_report.engine_counters(text, self.engine.metrics) if text else None,
             progress=self.progress.text,
             fraction=self.progress.fraction,
             mark=self.progress.mark,
@@ -229,10 +230,10 @@ class Service:
             return None
 
     def _in_flight(self, text: str, own: int) -> int | None:
-        """Requests of others. Connections tell more than vLLM's gauges, which stand still during a step."""
+        """Requests of others. Connections tell more than the engine's gauges, which stand still during a step."""
         count = serving.connections(self.socket)
         if count is None:
-            count = watchdog_report.requests_in_flight(text)
+            count = watchdog_report.requests_in_flight(text, self.engine.metrics)
         return None if count is None else max(0, count - own)
 
     def _read_signs(self, ranks: Mapping[str, str] | None, now: float) -> Mapping[str, patience.Signs] | None:
@@ -266,7 +267,7 @@ class Service:
         self.log_read_at = now
         lines = serving.journal(self.unit, unit.invocation, 160, self.runner)
         if lines:
-            self.progress = progress.progress(lines, self.progress)
+            self.progress = progress.progress(lines, self.progress, self.engine.log)
 
     def _watch_load(self, unit: observation.Unit, listening: bool, now: float) -> Mapping[str, Any] | None:
         """Where the load is. A start is followed from its beginning: one that already listens may serve for long."""
@@ -307,7 +308,7 @@ class Service:
 
     def start_probe(self, deadline: float, invocation: str) -> None:
         def ask() -> None:
-            result = serving.complete(self.socket, self.served_model, deadline, self.clock)
+            result = serving.complete(self.socket, self.served_model, deadline, self.clock, self.engine)
             with self._lock:
                 self._probe = (invocation, result)
 
@@ -499,7 +500,7 @@ def give_up_root(config: Mapping[str, Any]) -> watchdog_hands.Hands | None:
     hands = watchdog_hands.Hands()
     if not config.get("user") or os.geteuid() != 0:
         return hands
-    guard = watchdog_hands.Guard(hands, str(config.get("unit", "sparkthor-vllm.service")), written(config))
+    guard = watchdog_hands.Guard(hands, str(config.get("unit", places.OWN.unit)), written(config))
     return watchdog_hands.split(guard, str(config["user"]), [str(config["group"])], watchdog_hands.Remote)
 
 

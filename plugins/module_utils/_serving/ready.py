@@ -22,6 +22,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     serving,
     watchdog,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.base import LogForm
 from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
 
 #: seconds for the one completion that proves serving; a busy engine is asked again, at leisure, by its role
@@ -51,8 +53,8 @@ class Readiness:
     loaded: str = ""
 
 
-def _explain(unit: str, invocation: str, runner: serving.Runner) -> dict[str, Any]:
-    found = progress.explain(serving.journal(unit, invocation, 600, runner))
+def _explain(unit: str, invocation: str, runner: serving.Runner, form: LogForm) -> dict[str, Any]:
+    found = progress.explain(serving.journal(unit, invocation, 600, runner), form)
     return {**dataclasses.asdict(found), "invocation": invocation}
 
 
@@ -109,7 +111,7 @@ def ensure(
         if check:
             return Readiness(changed=start, line="not set up yet")
         raise ReadyError(f"{config_path} is missing or names no model on this host; run the vllm_serve role first")
-    unit_name = str(config.get("unit", "sparkthor-vllm.service"))
+    unit_name, engine = str(config.get("unit", places.OWN.unit)), registry.engine_of(config)
     properties = serving.show(unit_name, runner)
     unit = serving.unit_state(properties)
     if unit is None:
@@ -142,7 +144,7 @@ def ensure(
     # one that systemd started again; a restart by the watchdog or by a person is no failure of the engine's
     another = bool(known_invocation) and unit.restarts > 0 and unit.invocation not in ("", known_invocation)
     if not found.ready and (failed or another):
-        found.failure = _explain(unit_name, unit.invocation if failed else known_invocation, runner)
+        found.failure = _explain(unit_name, unit.invocation if failed else known_invocation, runner, engine.log)
     reason = serving.maintenance(maintenance_paths)
     if not found.ready and reason is not None:
         found.line += f"; maintenance ({reason}): the watchdog keeps quiet"
@@ -170,7 +172,8 @@ def _judge(
         found.line = f"{found.state}: the unit is {unit.active} ({unit.sub})"
     else:
         found.state = watchdog.LOADING
-        newest = progress.progress(serving.journal(str(config["unit"]), unit.invocation, 160, runner))
+        lines = serving.journal(str(config["unit"]), unit.invocation, 160, runner)
+        newest = progress.progress(lines, form=registry.engine_of(config).log)
         found.line = f"{found.state}: {newest.text or 'no line in the log yet'}"
         if not fresh:
             found.line += "; the watchdog does not answer (journalctl -u sparkthor-watchdog)"
@@ -180,7 +183,7 @@ def _judge(
     if not serving.listening(socket):
         return
     # the proof is our own: the watchdog's newest one may be older than the rank that was lost since
-    probe = serving.complete(socket, str(config["model"]), patience)
+    probe = serving.complete(socket, str(config["model"]), patience, engine=registry.engine_of(config))
     if not probe.ok:
         found.line = f"{found.state}: {probe.text}"
         return
@@ -210,7 +213,7 @@ def answers(config_path: str = serving.CONFIG, seconds: float = 60.0) -> dict[st
 def answers_problem(found: Mapping[str, Any] | None) -> str:
     """What to say about a model that answers most simple tasks wrongly, and what to do about it."""
     text = tasks.problem(found or {})
-    return f"{text}. {tasks.FIX}" if text else ""
+    return f"{text}. {tasks.fix()}" if text else ""
 
 
 def deadline_problem(found: Mapping[str, Any]) -> str:

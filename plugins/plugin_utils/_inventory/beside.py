@@ -25,7 +25,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_
 SETTINGS = (
     *("vllm_serve_recipe", "vllm_serve_model", "vllm_serve_served_model_name", "vllm_serve_max_model_len"),
     *("vllm_serve_args", "vllm_serve_env", "vllm_serve_acknowledged", "vllm_serve_fallback"),
-    *("vllm_serve_door_port", "vllm_serve_group_port"),
+    *("vllm_serve_door_port", "vllm_serve_group_port", "serving_engine"),
 )
 _EXECUTOR = "vllm_serve_executor"
 ON_DEMAND = "on_demand"

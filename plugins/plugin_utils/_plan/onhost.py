@@ -12,12 +12,12 @@ from pathlib import Path, PurePosixPath
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location, verbs
 
 SOURCES = Path(__file__).resolve().parents[2] / "module_utils"
-FOLDERS = ("_lib", "_onhost")
-PROGRAMS = FOLDERS[1]
+PROGRAMS = "_onhost"
+FOLDERS = ("_lib", PROGRAMS, f"{PROGRAMS}/engines")
 #: lies one level above the folder that holds it here
 START = f"{PROGRAMS}/__main__.py"
 #: ``from . import a, b``, ``from .a import x`` and ``from .._lib import a``, also over several lines
-RELATIVE_IMPORT = re.compile(r"^[ \t]*from (\.{1,2})([\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
+RELATIVE_IMPORT = re.compile(r"^[ \t]*from (\.{1,3})([\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
 
 @cache
@@ -43,10 +43,10 @@ def package_files(folder: str = location.PACKAGE) -> list[dict[str, str]]:
 
 def imported(source: str) -> set[str]:
     """The files of the package that a file of it imports itself."""
-    folder = source.partition("/")[0]
+    folders = source.split("/")[:-1]
     found = set()
     for dots, module, names in RELATIVE_IMPORT.findall(sources()[source]):
-        base = "/".join([*([folder] if dots == "." else []), *module.split(".")]).strip("/")
+        base = "/".join([*folders[: len(folders) - len(dots) + 1], *module.split(".")]).strip("/")
         if f"{base}.py" in sources():
             found.add(f"{base}.py")
         for name in re.findall(r"(\w+)(?: as \w+)?", re.sub(r"#.*", "", names)):

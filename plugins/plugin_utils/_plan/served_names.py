@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an inventory says is served, by its names alone: before any host or the hub is asked."""
+"""What an inventory says is served and by which engine, by its names alone: before any host or the hub is asked."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.registry import engine_problems
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 
 #: each names a recipe
 _RECIPES = ("vllm_serve_recipe", "vllm_serve_degraded_recipe")
 
 
-def problems(variables: Mapping[str, Any], place: str) -> list[Finding | str]:
-    """What is wrong with the names that a head's variables give; ``place`` is where a model is to be set.
+def problems(variables: Mapping[str, Any], place: str, hosts: int) -> list[Finding | str]:
+    """What is wrong with the names that a head's variables give; ``place`` is where a model is to be set, ``hosts``
+    how many serve it.
 
     A recipe that can be read is not judged here: its plan says more.
     """
@@ -41,4 +43,4 @@ def problems(variables: Mapping[str, Any], place: str) -> list[Finding | str]:
         what = "it is the name of a recipe, and no model is called so"
         fix = f"set vllm_serve_recipe: {model} instead of it, in {place}"
         found.append(Finding("model", what, fix, where="vllm_serve_model", value=str(model)))
-    return found
+    return [*found, *engine_problems(variables, hosts, place)]

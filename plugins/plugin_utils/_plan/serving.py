@@ -33,6 +33,8 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import runtime as _runtime
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import PlannedEngine
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 
 Ask = drafter.Ask
@@ -71,7 +73,7 @@ _ARGUMENTS = {
 #: everything of the head's variables that plan_serving reads
 READ_OF_HEAD = (
     *("vllm_serve_recipe", "vllm_serve_from_hub", "engine_vllm_version", "engine_requirements", "model_store_models"),
-    *("vllm_serve_executor", goal.VARIABLE),
+    *("vllm_serve_executor", "serving_engine", goal.VARIABLE),
     *("engine_wheel_dir", "engine_image", "engine_image_archive", "engine_image_digest", "engine_container_options"),
     *_RECIPE_OVERRIDES,
     *_ARGUMENTS,
@@ -96,19 +98,20 @@ def plan_serving(
     recipe = first.get("vllm_serve_recipe") or ad_hoc(first, kinds)
     data = _recipe.load(recipe, base=base) if isinstance(recipe, str) else recipe
     runtime = _runtime.choose(first, kinds, data if first.get("vllm_serve_recipe") else None)
+    engine = _engine(first, kinds, runtime, len(hosts))
     config, weights, remark = model_on_controller(recipe, first, base)
     if config is None and ask is not None:
         config, weights = _asked(ask, data, first) or (None, None)
     chosen = own_choice(first)
-    starter, known = _known(first, cluster, nodes, data, runtime)
+    starter, known = _known(engine, first, cluster, nodes, data, runtime)
     known.update(
         config=config, weights_bytes=weights, base=base, overrides={**drafter.found(data, chosen, first, ask), **chosen}
     )
-    split = _for_the_goal(recipe, str(first.get(goal.VARIABLE) or ""), cluster, known)
+    split = _for_the_goal(engine, recipe, str(first.get(goal.VARIABLE) or ""), cluster, known)
     if split:
         own = {"tensor_parallel": split.tensor, "pipeline_parallel": split.pipeline}
         known = {**known, "overrides": {**known["overrides"], **own}}
-    plan, ranks = _along_the_cables(recipe, hosts, starter.name, known)
+    plan, ranks = _along_the_cables(engine, recipe, hosts, starter.name, known)
     plan["why"] = split.why if split else plan["why"]
     plan["warnings"] += [*([remark] if remark else []), *_remarks(plan, runtime, first)]
     if from_hub(first):
@@ -129,16 +132,15 @@ def plan_serving(
         "ranks": ranks,
         "image": _runtime.image(runtime, kinds, plan["image"]),
         "image_digest": plan["image_digest"],
-        "runtime": runtime.name,
-        "runtime_why": runtime.why,
-        "executor": starter.name,
-        "executor_why": starter.why,
+        **{"engine": engine.name, "runtime": runtime.name, "runtime_why": runtime.why},
+        **{"executor": starter.name, "executor_why": starter.why},
         "goal": split._asdict() if split else {},
         "outlook": outlook.line(plan, _over_tcp(cluster, plan)),
     }
 
 
 def _known(
+    engine: PlannedEngine,
     first: Mapping[str, Any],
     cluster: Mapping[str, Any],
     nodes: Mapping[str, Mapping[str, Any]],
@@ -149,6 +151,8 @@ def _known(
     hosts, topology = cluster["hosts"], _topology_of(cluster)
     image = serving_image(first, runtime, set(cluster["kinds"].values()), data)
     starter = executor.choose(first, runtime, image, {"hosts": hosts, "topology": topology}, data)
+    if starter.name not in engine.can.executors:
+        starter = executor.Executor(executor.MP, f"{engine.title} knows no other way")
     if starter.name == executor.RAY and (too_old := engine_version.too_old_for_ray(image)):
         raise RecipeError(too_old, "engine")
     return starter, {
@@ -163,7 +167,7 @@ def _known(
 
 
 def _for_the_goal(
-    recipe: Any, wanted: str, cluster: Mapping[str, Any], known: Mapping[str, Any]
+    engine: PlannedEngine, recipe: Any, wanted: str, cluster: Mapping[str, Any], known: Mapping[str, Any]
 ) -> goal.GoalChoice | None:
     """The split for ``vllm_serve_goal``; None where the inventory names one, or there is one GPU alone."""
     hosts, world = list(cluster["hosts"]), int(cluster["world"])
@@ -173,12 +177,12 @@ def _for_the_goal(
 
     def planned(tensor: int, pipeline: int) -> Mapping[str, Any]:
         own = {**known["overrides"], "tensor_parallel": tensor, "pipeline_parallel": pipeline}
-        return _recipe.resolve(data, hosts, **{**known, "overrides": own})
+        return engine.plan(data, hosts, **{**known, "overrides": own})
 
     def alone() -> Mapping[str, Any]:
         # what a recipe says of hosts and their split is not meant for one of them
         one = {**data, "hosts": "any", "split": {}, "splits": {}, "topologies": []}
-        return _recipe.resolve(one, hosts[:1], **{**known, "topology": "lan"})
+        return engine.plan(one, hosts[:1], **{**known, "topology": "lan"})
 
     each = max(cluster["gpus"].values())
     widest = world if _topology_of(cluster) in parallel.RDMA_TOPOLOGIES and cluster["profile"] != "tcp" else each
@@ -317,16 +321,24 @@ def _topology_of(cluster: Mapping[str, Any]) -> str:
     return _topology_between(len(hosts), topology)
 
 
+def _engine(first: Mapping[str, Any], kinds: Collection[str], runtime: _runtime.Runtime, hosts: int) -> PlannedEngine:
+    """The engine that serves. Raises RecipeError for one that cannot on these hosts."""
+    given = {**first, "engine_runtime": runtime.name}
+    if problems := registry.engine_problems(given, hosts, "the inventory", kinds):
+        raise RecipeError(str(problems[0]), "engine")
+    return registry.planned_engine(str(first.get(registry.VARIABLE) or ""))
+
+
 def _along_the_cables(
-    recipe: Any, hosts: Sequence[str], starter: str, known: Mapping[str, Any]
+    engine: PlannedEngine, recipe: Any, hosts: Sequence[str], starter: str, known: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
     """The recipe's plan, and the hosts by rank. Raises RecipeError for what a ring of these hosts cannot serve."""
     topology = str(known["topology"])
-    plan = _recipe.resolve(recipe, hosts, **known)
+    plan = engine.plan(recipe, hosts, **known)
     ranks = ring.rank_order(hosts, plan["tensor_parallel"], plan["pipeline_parallel"], topology)
     if ranks != hosts:
         # the memory of each rank is that of its host
-        plan = _recipe.resolve(recipe, ranks, **known)
+        plan = engine.plan(recipe, ranks, **known)
     if problem := ring.serving_problem(topology, len(hosts), starter, plan["environment"]):
         raise RecipeError(f"{problem[0]}: {problem[1]}")
     # a recipe gives reasons of its own, which know of no ring
@@ -381,7 +393,7 @@ def plan_degraded(
     for away in cluster["workers"]:
         hosts = [host for host in cluster["hosts"] if host != away]
         try:
-            plan = _recipe.resolve(
+            plan = registry.planned_engine(str(whole.get("engine") or "")).plan(
                 name,
                 hosts,
                 topology=_topology_between(len(hosts), cluster["topology"]),

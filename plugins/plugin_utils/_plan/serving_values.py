@@ -21,6 +21,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     power,
     vllm_serve,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sandbox import engine_home
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_serve import Serving
 
@@ -29,6 +30,8 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_serve
 class FrontValues:
     """Of the front proxy on a head."""
 
+    #: where the engine listens, as nginx writes it
+    engine: str
     #: program of nginx
     nginx: str
     #: addresses with ports, as nginx writes them
@@ -61,7 +64,7 @@ class FrontValues:
     #: ``number``, ``names``, ``patterns``, ``label``, ``servers``, and ``instead``, the number of the one that answers
     #: in its place
     door: dict[str, Any] | None
-    #: ``name``, ``port``, ``refused_keys`` and ``turn`` of each group beside the host's own one
+    #: ``name``, ``engine``, ``port``, ``refused_keys`` and ``turn`` of each group beside the host's own one
     beside: list[dict[str, Any]]
     #: of a group that takes turns: ``group``, its name, and ``models``, its answer to GET /v1/models while it sleeps
     turn: dict[str, Any] | None
@@ -116,7 +119,14 @@ class ServingValues:
     as_root: str = ""
     #: files of other roles with which the engine is started
     started_with: list[str] = field(default_factory=list)
-    #: vLLM's configuration, that of the smaller model, and what of its environment stays on this host
+    #: which engine serves, empty for the default one; as people write it, the whole command of its rank, where it
+    #: listens, and the name of its configuration's file
+    engine_name: str = ""
+    title: str = ""
+    command: list[str] = field(default_factory=list)
+    socket: str = ""
+    config_name: str = registry.DEFAULT.on_host.config
+    #: the engine's configuration, that of the smaller model, and what of its environment stays on this host
     config: dict[str, Any] = field(default_factory=dict)
     smaller_config: dict[str, Any] = field(default_factory=dict)
     not_carried: list[str] = field(default_factory=list)
@@ -148,13 +158,17 @@ def host_plan(own: Serving, beside: Sequence[Serving] = ()) -> dict[str, Any]:
     """
     return {
         "groups": [*(asdict(serving_values(one)) for one in beside), asdict(serving_values(own, beside))],
-        "environments": {one.places.name: vllm_serve.vllm_environment(one) for one in (own, *beside) if one.has_engine},
+        "environments": {
+            one.places.name: registry.planned_engine(one.engine_name).environment(one)
+            for one in (own, *beside)
+            if one.has_engine
+        },
         "model_path": own.model_path,
         "model_elsewhere": own.model_elsewhere,
-        "options": vllm_serve.option_arguments(own),
+        "options": registry.planned_engine(own.engine_name).option_arguments(own),
         "sizing": vllm_serve.sizing(own),
         "beside": [one.places.name for one in beside],
-        "beside_options": [vllm_serve.option_arguments(one) for one in beside],
+        "beside_options": [registry.planned_engine(one.engine_name).option_arguments(one) for one in beside],
         "model_links": [link for one in (own, *beside) for link in one.model_links],
         "engine_venv": own.settings.engine_venv_path,
         "ray": own.by_ray,
@@ -207,7 +221,7 @@ def serving_values(serving: Serving, beside: Sequence[Serving] = ()) -> ServingV
 
 
 def _engine_values(serving: Serving) -> dict[str, Any]:
-    given, engine = serving.settings, serving.engine
+    given, engine, planned = serving.settings, serving.engine, registry.planned_engine(serving.engine_name)
     files = (environment_file.FABRIC, environment_file.ENGINE, engine.record)
     folders = (engine.venv, serving.model_path, given.model_store_root, given.engine_cache_dir)
     return {
@@ -218,8 +232,13 @@ def _engine_values(serving: Serving) -> dict[str, Any]:
         "prepare_nodes": serving.prepare_nodes,
         "as_root": engine.as_root,
         "started_with": [*files, *([] if serving.by_ray else onhost.program_files("rank"))],
-        "config": vllm_serve.vllm_config(serving),
-        "smaller_config": vllm_serve.smaller_config(serving) if serving.degraded else {},
+        "engine_name": "" if planned is registry.DEFAULT else planned.name,
+        "title": planned.title,
+        "command": planned.command(serving),
+        "socket": planned.socket(serving),
+        "config_name": planned.on_host.config,
+        "config": planned.config(serving),
+        "smaller_config": planned.smaller_config(serving) if serving.degraded else {},
         "not_carried": vllm_serve.not_carried(serving),
         "model": serving.names[0],
         "answers": bool(serving.planned.get("answers", True)),
@@ -280,6 +299,7 @@ def _front_values(serving: Serving, beside: Sequence[Serving]) -> FrontValues:
     shared = [serving.virtual.bare] if serving.virtual else []
     turn = on_demand.turn(serving, beside)
     return FrontValues(
+        engine=_upstream(serving),
         nginx=(serving.node.get("binaries") or {}).get("nginx") or "/usr/sbin/nginx",
         listen=front.listen_addresses(given.vllm_serve_listen, given.vllm_serve_api_port, management),
         peers=front.peer_addresses(serving.fabric),
@@ -302,6 +322,12 @@ def _front_values(serving: Serving, beside: Sequence[Serving]) -> FrontValues:
     )
 
 
+def _upstream(serving: Serving) -> str:
+    """Where the engine listens, as nginx writes it."""
+    place = registry.planned_engine(serving.engine_name).socket(serving)
+    return f"unix:{place}" if place.startswith("/") else place
+
+
 def _door_values(found: door.Door) -> dict[str, Any]:
     routes = [{**asdict(route), "patterns": route.patterns, "label": route.label} for route in found.routes]
     return {**asdict(found), "routes": routes}
@@ -311,6 +337,7 @@ def _neighbour(one: Serving, keys: Sequence[front.NamedKey], beside: Sequence[Se
     turn = on_demand.turn(one, beside)
     return {
         "name": one.places.name,
+        "engine": _upstream(one),
         "port": one.settings.vllm_serve_door_port,
         "refused_keys": door.refused_keys(keys, one.names),
         "turn": asdict(turn) if turn else None,

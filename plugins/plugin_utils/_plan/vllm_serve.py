@@ -67,6 +67,7 @@ class ServingSettings:
     vllm_serve_watchdog_wedge_bound: str
     vllm_serve_degraded_after: float
     vllm_serve_ready_timeout: int
+    serving_engine: str = ""
     console_enabled: bool = True
     vllm_serve_cors_origins: list[Any] = field(default_factory=list)
     vllm_serve_power_commands: list[Any] = field(default_factory=list)
@@ -107,6 +108,11 @@ class Serving:
     def planned(self) -> Mapping[str, Any]:
         """With the user's own variables already applied; empty without a recipe and without a known model."""
         return self.cluster.get("serving") or {}
+
+    @property
+    def engine_name(self) -> str:
+        """As the plan chose it; empty for the default one."""
+        return str(self.planned.get("engine") or self.settings.serving_engine)
 
     @property
     def smaller(self) -> Mapping[str, Any]:

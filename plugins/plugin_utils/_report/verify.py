@@ -388,7 +388,7 @@ def serving_lines(
         least = limits["answers_right"] * told["asked"]
         note = f"wrong: {told['wrong']}" if told["wrong"] else ""
         lines.append(
-            at_least("answers", "simple tasks", told["right"], f"of {told['asked']}", least, note, answers.FIX)
+            at_least("answers", "simple tasks", told["right"], f"of {told['asked']}", least, note, answers.fix())
         )
     runs = found["streams"]
     if found.get("error"):

@@ -98,6 +98,10 @@ def test_a_limit_and_tags_do_not_leave_it_out(tmp_path: Path) -> None:
     [
         ({"vllm_serve_recipe": ""}, "vllm_serve_recipe: no model is named, so there is nothing to serve; set"),
         ({"vllm_serve_recipe": "openai/gpt-oss-120b"}, "is the name of a model on the hub, not of a recipe."),
+        (
+            {"serving_engine": "flux"},
+            "serving_engine: 'flux': no engine of this name can be served here; set one of vllm",
+        ),
         ({"vllm_recipe": "gpt-oss-120b"}, "vllm_recipe: no role has a variable of this name (did you mean"),
     ],
 )

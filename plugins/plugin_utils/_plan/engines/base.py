@@ -1,0 +1,127 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the plan has to know of an engine, whichever it is: what it can do, and what it puts on a host.
+
+An engine is one file beside this one with a :class:`PlannedEngine`, its line in :mod:`registry`, one file for hosts
+(``module_utils/_onhost/engines``), and the templates of its files in the role. Runs on the controller only.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.base import EngineOnHost
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_serve import Serving
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What an engine can do here. What it cannot is refused before a host is contacted, or when facts are known."""
+
+    #: ``vllm_serve_executor``: what may start its ranks
+    executors: frozenset[str]
+    #: ``engine_runtime``: ways to have it on a host
+    runtimes: frozenset[str]
+    #: kinds of machines
+    kinds: frozenset[str]
+    #: ``safetensors`` (a folder of the hub's form) or ``gguf`` (one file, or its parts)
+    formats: frozenset[str]
+    #: most hosts of one serving group; None without a limit
+    hosts: int | None = None
+    #: whether the parts of each layer, and whole layers, can be on several hosts
+    tensor: bool = True
+    pipeline: bool = True
+    #: whether a smaller model may serve while a host stays away
+    degraded: bool = False
+
+
+@dataclass(frozen=True)
+class AskedOfEngine:
+    """What an inventory wants of an engine, as far as it says so; None or empty where it does not."""
+
+    hosts: int
+    executor: str = ""
+    runtime: str = ""
+    kinds: frozenset[str] = frozenset()
+    format: str = ""
+    tensor_parallel: int | None = None
+    pipeline_parallel: int | None = None
+    degraded: bool = False
+
+
+class PlannedEngine(ABC):
+    """An engine as the planners see it."""
+
+    on_host: EngineOnHost
+    can: Abilities
+
+    @property
+    def name(self) -> str:
+        """The value of ``serving_engine``."""
+        return self.on_host.name
+
+    @property
+    def title(self) -> str:
+        """As people write it."""
+        return self.on_host.title
+
+    def lacks(self, wanted: AskedOfEngine) -> list[tuple[str, str]]:
+        """What of this it cannot do: the variable that says so, and the thing in words."""
+        can, hosts = self.can, wanted.hosts
+        asked = (
+            (
+                "vllm_serve_executor",
+                bool(wanted.executor) and wanted.executor not in can.executors,
+                f"{wanted.executor} as executor",
+            ),
+            ("engine_runtime", bool(wanted.runtime) and wanted.runtime not in can.runtimes, f"a {wanted.runtime}"),
+            ("", bool(wanted.kinds - can.kinds), f"hosts of kind {', '.join(sorted(wanted.kinds - can.kinds))}"),
+            ("vllm_serve_model", bool(wanted.format) and wanted.format not in can.formats, f"{wanted.format} models"),
+            ("", can.hosts is not None and hosts > can.hosts, f"{hosts} hosts"),
+            (
+                "vllm_serve_tensor_parallel_size",
+                not can.tensor and (wanted.tensor_parallel or 1) > 1,
+                f"TP={wanted.tensor_parallel}",
+            ),
+            (
+                "vllm_serve_pipeline_parallel_size",
+                not can.pipeline and (wanted.pipeline_parallel or 1) > 1,
+                f"PP={wanted.pipeline_parallel}",
+            ),
+            ("vllm_serve_degraded_after", wanted.degraded and not can.degraded, "a smaller model while a host is away"),
+        )
+        return [(variable, words) for variable, holds, words in asked if holds]
+
+    @abstractmethod
+    def plan(self, recipe: Mapping[str, Any] | str, hosts: Sequence[str], **known: Any) -> dict[str, Any]:
+        """What a recipe comes to on these hosts; keys and arguments are those of ``recipe.resolve``.
+
+        Raises RecipeError or SizingError when it cannot be served there.
+        """
+
+    @abstractmethod
+    def config(self, serving: Serving) -> dict[str, Any]:
+        """Its configuration file (``on_host.config``) here. Raises ServeConfigError, which names the variable."""
+
+    @abstractmethod
+    def smaller_config(self, serving: Serving) -> dict[str, Any]:
+        """The same while a host stays away; called only where ``can.degraded``."""
+
+    @abstractmethod
+    def environment(self, serving: Serving) -> dict[str, Any]:
+        """Its environment file; what recipe and user want wins. Raises ServeConfigError, which names the variable."""
+
+    @abstractmethod
+    def option_arguments(self, serving: Serving) -> dict[str, Any]:
+        """Arguments of the module that checks its options by the engine that is installed."""
+
+    @abstractmethod
+    def command(self, serving: Serving) -> list[str]:
+        """The whole command of this host's rank, without what gives it its environment."""
+
+    def socket(self, serving: Serving) -> str:
+        """Where it listens, as serving.json has it."""
+        return serving.places.socket

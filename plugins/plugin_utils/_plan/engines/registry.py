@@ -1,0 +1,67 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which engines can be planned, which one a serving group has, and what of an inventory it cannot do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry as on_hosts
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import executor as executors
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import AskedOfEngine, PlannedEngine
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.vllm import PlannedVllm
+
+VARIABLE = "serving_engine"
+ENGINES: dict[str, PlannedEngine] = {one.name: one for one in (PlannedVllm(),)}
+DEFAULT = ENGINES[on_hosts.DEFAULT.name]
+
+
+def planned_engine(name: str) -> PlannedEngine:
+    """The engine of a plan that has been checked; the default for a group that names none."""
+    return ENGINES[name] if name else DEFAULT
+
+
+def format_of(model: str) -> str:
+    """``gguf`` for one file of that format by its name, else empty: a folder may hold anything."""
+    return "gguf" if model.lower().endswith(".gguf") else ""
+
+
+def _number(given: Any) -> int | None:
+    return int(given) if isinstance(given, (int, str)) and str(given).isdigit() else None
+
+
+def asked_of_engine(variables: Mapping[str, Any], hosts: int, kinds: Collection[str] = ()) -> AskedOfEngine:
+    """What the variables of a head want of its engine."""
+    executor = executors.asked(variables)
+    return AskedOfEngine(
+        hosts=hosts,
+        executor="" if executor == executors.AUTO else executor,
+        kinds=frozenset(kinds),
+        runtime=str(variables.get("engine_runtime") or ""),
+        format=format_of(str(variables.get("vllm_serve_model") or "")),
+        tensor_parallel=_number(variables.get("vllm_serve_tensor_parallel_size")),
+        pipeline_parallel=_number(variables.get("vllm_serve_pipeline_parallel_size")),
+        degraded=(_number(variables.get("vllm_serve_degraded_after")) or 0) > 0,
+    )
+
+
+def engine_problems(variables: Mapping[str, Any], hosts: int, place: str, kinds: Collection[str] = ()) -> list[Finding]:
+    """Why a group of so many hosts cannot have the engine that its head's variables name, with those that can.
+
+    ``place`` is where the variable is to be set, ``kinds`` those of the hosts where they are known.
+    """
+    name = str(variables.get(VARIABLE) or DEFAULT.name)
+    wanted = asked_of_engine(variables, hosts, kinds)
+    if name not in ENGINES:
+        what = "no engine of this name can be served here"
+        return [Finding("engine", what, f"set one of {', '.join(ENGINES)} in {place}", where=VARIABLE, value=name)]
+    able = [one.name for one in ENGINES.values() if not one.lacks(wanted)]
+    found = []
+    for variable, words in ENGINES[name].lacks(wanted):
+        others = f"set {VARIABLE} to {' or '.join(able)} in {place}" if able else "no engine here can"
+        fix = f"{others}, or change {variable}" if variable else others
+        what = f"{ENGINES[name].title} cannot do {words}"
+        found.append(Finding("engine", what, fix, where=VARIABLE, value=name))
+    return found

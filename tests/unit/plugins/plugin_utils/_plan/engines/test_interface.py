@@ -1,0 +1,73 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What holds for every engine in the plan, whichever it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry as on_hosts
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import role_specs
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import AskedOfEngine, PlannedEngine
+
+from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan
+
+pytestmark = pytest.mark.parametrize("engine", registry.ENGINES.values(), ids=list(registry.ENGINES))
+
+
+def served(variables: dict[str, Any], engine: PlannedEngine, **given: Any) -> dict[str, Any]:
+    """The role's plan of a host that serves with this engine, with an executor that it has."""
+    return plan(variables, serving_engine=engine.name, vllm_serve_executor=sorted(engine.can.executors)[0], **given)
+
+
+def test_it_has_a_file_for_hosts_under_the_same_name(engine: PlannedEngine) -> None:
+    assert on_hosts.ENGINES[engine.name] is engine.on_host
+    assert registry.planned_engine(engine.name) is engine
+
+
+def test_what_it_can_do_is_something(engine: PlannedEngine) -> None:
+    can = engine.can
+    assert can.executors
+    assert can.executors <= {"ray", "mp"}
+    assert can.runtimes
+    assert can.runtimes <= {"venv", "container"}
+    assert can.kinds
+    assert can.kinds <= {"spark", "thor", "generic"}
+    assert can.formats
+    assert can.formats <= {"safetensors", "gguf"}
+
+
+def test_what_it_can_do_is_not_refused(engine: PlannedEngine) -> None:
+    can = engine.can
+    assert not engine.lacks(
+        AskedOfEngine(1, sorted(can.executors)[0], sorted(can.runtimes)[0], can.kinds, sorted(can.formats)[0], 1, 1)
+    )
+
+
+def test_each_thing_that_it_cannot_do_is_named_with_its_variable(engine: PlannedEngine) -> None:
+    lacks = engine.lacks(AskedOfEngine(1, "flux", "tape", frozenset(("abacus",)), "scroll"))
+    known = role_specs.of_collection().names
+    assert [words for _variable, words in lacks] == [
+        *("flux as executor", "a tape", "hosts of kind abacus", "scroll models"),
+    ]
+    assert all(not variable or variable in known for variable, _words in lacks)
+
+
+def test_its_files_and_unit_say_which_engine_it_is(engine: PlannedEngine, variables: dict[str, Any]) -> None:
+    found = files(served(variables, engine))
+    unit = found["/etc/systemd/system/sparkthor-vllm.service"]
+    assert f"Description={engine.title} (" in unit
+    serving = yaml.safe_load(found["/etc/sparkthor/serving.json"])
+    assert on_hosts.engine_of(serving) is engine.on_host
+    assert serving["socket"] in found["/etc/sparkthor/front/nginx.conf"]
+
+
+def test_its_configuration_names_the_model_that_is_served(engine: PlannedEngine, variables: dict[str, Any]) -> None:
+    found = files(served(variables, engine, vllm_serve_model="/srv/models/a"))
+    if engine.on_host.config:
+        text = found[f"/etc/sparkthor/{engine.on_host.config}"]
+        assert engine.on_host.named_model(text) == "/srv/models/a"
