@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+from tools import engine_words
+
 TOP = Path(__file__).resolve().parents[1]
 PLUGINS = "ansible_collections.sparkthor.cluster.plugins"
 #: lines above which a file has to be split
@@ -238,9 +240,9 @@ def _acyclic(arrows: dict[str, set[str]]) -> bool:
 
 
 def main() -> int:
-    house = read()
-    broken = problems(house)
-    print("\n".join([*show(house), "", *(f"broken: {line}" for line in broken)]))
+    house, words = read(), engine_words.counted()
+    broken = [*problems(house), *engine_words.grown(words, engine_words.held())]
+    print("\n".join([*show(house), "", *engine_words.show(words), "", *(f"broken: {line}" for line in broken)]))
     return 1 if broken else 0
 
 

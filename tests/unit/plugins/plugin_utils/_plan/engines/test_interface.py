@@ -14,14 +14,14 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory impor
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import AskedOfEngine, PlannedEngine
 
-from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan
+from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan, started_by
 
 pytestmark = pytest.mark.parametrize("engine", registry.ENGINES.values(), ids=list(registry.ENGINES))
 
 
 def served(variables: dict[str, Any], engine: PlannedEngine, **given: Any) -> dict[str, Any]:
     """The role's plan of a host that serves with this engine, with an executor that it has."""
-    return plan(variables, serving_engine=engine.name, vllm_serve_executor=sorted(engine.can.executors)[0], **given)
+    return plan(started_by(variables, sorted(engine.can.executors)[0]), serving_engine=engine.name, **given)
 
 
 def test_it_has_a_file_for_hosts_under_the_same_name(engine: PlannedEngine) -> None:

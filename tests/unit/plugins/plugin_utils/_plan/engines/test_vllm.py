@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan
+from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan, started_by
 
 
 @pytest.mark.parametrize("engine", ["vllm", None])
 def test_a_rank_without_ray_starts_it_with_its_file(variables: dict[str, Any], engine: str | None) -> None:
-    found = files(plan(variables, serving_engine=engine, vllm_serve_executor="mp"))
+    found = files(plan(started_by(variables, "mp"), serving_engine=engine))
     group = json.loads(found["/etc/sparkthor/group.json"])
     assert group["command"][-4:] == ["/opt/sparkthor/venv/bin/vllm", "serve", "--config", "/etc/sparkthor/vllm.yaml"]
     assert "engine" not in group, "a group that has had no other one keeps its files"
