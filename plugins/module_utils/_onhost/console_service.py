@@ -14,12 +14,9 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import contextlib
-import grp
 import http.client
-import http.server
 import json
 import os
-import socketserver
 import sys
 import threading
 import time
@@ -28,7 +25,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .._lib import files, foreign, peer
-from . import console_hands, console_state, places, serving, watchdog_hands
+from .._lib.printable import printable
+from . import console_hands, console_state, front_socket, loads, places, serving, watchdog_hands
 from .notify import ALIVE, READY
 
 CONFIG = "/etc/sparkthor/console.json"
@@ -37,6 +35,12 @@ SOCKET = "/run/sparkthor-console/console.sock"
 EVERY, PATIENCE = 2.0, 1.5
 #: rounds between two looks into the journal
 JOURNAL_ROUNDS = 5
+#: rounds between two times that the history is kept, and bytes of it
+KEEP_ROUNDS, KEPT_LIMIT = 30, 4_000_000
+#: what survives a restart; its folder is root's
+HISTORY = "/var/lib/sparkthor-console/history.json"
+#: names of the store that are shown
+NAMES = 100
 #: bytes of an exporter's page, and of a wish
 PAGE_LIMIT, WISH_LIMIT = 8_000_000, 4096
 #: of the front proxy, which sets these itself
@@ -68,13 +72,19 @@ class ConsoleCollector:
         hands: console_hands.ConsoleRemote,
         fetch: Fetch,
         wall: Callable[[], float] = time.time,
+        kept: int | None = None,
     ) -> None:
+        """``kept``: the open file that the history survives in."""
         self.config, self._hands, self._fetch, self._wall = config, hands, fetch, wall
+        self._kept = kept
         self._rates, self._history = console_state.Rates(), console_state.History()
         self._pool = concurrent.futures.ThreadPoolExecutor(32, thread_name_prefix="fetch")
         self._seen: dict[str, dict[str, Any]] = {}
         self._events: list[dict[str, Any]] = []
         self._rounds = 0
+        if kept is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self._history.restore(foreign.parse_object(os.pread(kept, KEPT_LIMIT, 0), most=KEPT_LIMIT))
         self.document: dict[str, Any] = {"schema": console_state.SCHEMA, "time": wall(), "groups": [], "hosts": []}
 
     def round(self) -> None:
@@ -84,15 +94,26 @@ class ConsoleCollector:
         groups = [dict(one) for one in self.config.get("groups") or ()]
         addresses = {str(one["name"]): str(one["address"]) for one in hosts}
         pages = self._ask({str(one["name"]): (str(one["address"]), "/metrics") for one in hosts})
+        # of a group beside another head's own one
+        beside = self._ask(
+            {
+                str(one["name"]): (addresses.get(str(one["head"]), ""), f"/metrics/group/{one['beside']}")
+                for one in groups
+                if one.get("beside") and not one.get("here")
+            }
+        )
         engines = self._ask(
             {str(one["name"]): (addresses.get(str(one["head"]), ""), _below("/metrics/engine", one)) for one in groups}
         )
         told = self._hands.ask("look")
         if self._rounds % JOURNAL_ROUNDS == 0:
             self._events = self._news(told["audit"])
-        self._rounds += 1
-        shown = [self._group(one, pages, engines.get(str(one["name"]), ""), now) for one in groups]
+        told_by = {str(one["name"]): beside.get(str(one["name"]), pages.get(str(one["head"]), "")) for one in groups}
+        shown = [self._group(one, told_by, engines.get(str(one["name"]), ""), now) for one in groups]
         self._history.add(_points(shown), now)
+        if self._rounds % KEEP_ROUNDS == KEEP_ROUNDS - 1:
+            self._keep()
+        self._rounds += 1
         head = str(self.config.get("host") or "")
         self.document = {
             "schema": console_state.SCHEMA,
@@ -103,12 +124,22 @@ class ConsoleCollector:
             "port": self.config.get("port"),
             "groups": shown,
             "hosts": [self._host(one, pages.get(str(one["name"]), ""), now) for one in hosts],
+            "drawing": self.config.get("drawing"),
+            "store": _store(),
             "keys": console_state.keys(pages.get(head, "")),
             "history": self._history.document(),
             "events": self._events,
             "jobs": told["jobs"],
             "playbook": told["playbook"],
         }
+
+    def _keep(self) -> None:
+        """A full disk costs the history, and nothing else."""
+        if self._kept is not None:
+            text = json.dumps(self._history.document()).encode()
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._kept, 0)
+                os.pwrite(self._kept, text, 0)
 
     def _ask(self, wanted: Mapping[str, tuple[str, str]]) -> dict[str, str]:
         asked = {name: self._pool.submit(self._fetch, *place) for name, place in wanted.items() if place[0]}
@@ -123,9 +154,11 @@ class ConsoleCollector:
         last = self._seen.get(name, {})
         age = now - last["at"] if last else None
         groups = [one["name"] for one in self.config.get("groups") or () if name in one.get("hosts", ())]
-        return {"name": name, "address": given["address"], "groups": groups, **last, "age": age, "answers": bool(page)}
+        own = {"name": name, "address": given["address"], "groups": groups}
+        planned = (self.config.get("memory") or {}).get(name)
+        return {**own, **last, "planned": planned, "age": age, "answers": bool(page)}
 
-    def _group(self, given: Mapping[str, Any], pages: Mapping[str, str], metrics: str, now: float) -> dict[str, Any]:
+    def _group(self, given: Mapping[str, Any], told_by: Mapping[str, str], metrics: str, now: float) -> dict[str, Any]:
         name, hosts = str(given["name"]), [str(host) for host in given.get("hosts") or ()]
         here = bool(given.get("here"))
         if here:
@@ -139,10 +172,10 @@ class ConsoleCollector:
                 os.path.exists(own.draining),
                 bool(config.get("on_demand")),
                 hosts,
+                loads.loads(files.read_json(own.loads)),
             )
         else:
-            page = pages.get(str(given["head"]), "") if not given.get("beside") else ""
-            state = console_state.state_of_metrics(page, now)
+            state = console_state.state_of_metrics(told_by.get(name, ""), now)
             facts = console_state.GroupFacts(name, str(given.get("model") or ""), state, hosts=hosts)
         told = console_state.group(facts, metrics, self._rates, now)
         return {**told, "head": given["head"], "here": here, "id": str(given.get("beside") or "")}
@@ -162,6 +195,17 @@ class ConsoleCollector:
         return sorted(found, key=lambda one: -float(one["at"]))[:120]
 
 
+def _store() -> list[str]:
+    """Names of the models in the store of this host, for whoever wants to switch."""
+    folders = files.read_json(places.DECLARED).get("folders")
+    try:
+        names = os.listdir(str(folders["models"])) if isinstance(folders, dict) else []
+    except (OSError, KeyError):
+        return []
+    # a revision's folder is there under its model's name as well
+    return [printable(name)[:200] for name in sorted(names) if not name.startswith(".") and "@" not in name][:NAMES]
+
+
 def _below(path: str, group: Mapping[str, Any]) -> str:
     return f"{path}/{group['beside']}" if group.get("beside") else path
 
@@ -171,11 +215,11 @@ def _points(groups: list[dict[str, Any]]) -> dict[str, float | None]:
     return {f"{name}/{one['name']}": one[name] for one in groups for name in names}
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
+class Handler(front_socket.FrontHandler):
     """The front proxy's questions; it has checked the key."""
 
     server: ConsoleServer
-    server_version, sys_version, timeout = "sparkthor", "", 20
+    timeout = 20
 
     def do_GET(self) -> None:
         path, _mark, query = self.path.partition("?")
@@ -223,17 +267,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def _answer(self, status: int, document: Mapping[str, Any]) -> None:
         body = json.dumps(document, separators=(",", ":")).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def address_string(self) -> str:
-        return "unix"
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """The front proxy has an access log."""
+        self.reply(status, body, "application/json")
 
 
 def for_right(document: Mapping[str, Any], right: str) -> dict[str, Any]:
@@ -245,24 +279,13 @@ def for_right(document: Mapping[str, Any], right: str) -> dict[str, Any]:
     return {**document, "keys": [{"name": "", **both, "limits": {}}]}
 
 
-class ConsoleServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    daemon_threads = True
-    request_queue_size = 64
+class ConsoleServer(front_socket.FrontSocket):
     #: given before the first question is taken
     collector: ConsoleCollector
     hands: console_hands.ConsoleRemote
 
     def __init__(self, path: str, group: str) -> None:
-        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        super().__init__(path, Handler)
-        os.chmod(path, 0o660)
-        with contextlib.suppress(KeyError, PermissionError):
-            os.chown(path, -1, grp.getgrnam(group).gr_gid)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no event."""
+        super().__init__(path, group, Handler)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -274,12 +297,16 @@ def main(argv: list[str] | None = None) -> int:
     if not config.get("hosts"):
         print(f"{given.config} is missing or names no hosts; run the playbook again", file=sys.stderr, flush=True)
         return 78
+    # opened by root, written by nobody; a full disk costs the history alone
+    kept = None
+    with contextlib.suppress(OSError):
+        kept = os.open(HISTORY, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     server = ConsoleServer(given.socket, str(config.get("front_group") or ""))
     guard = console_hands.ConsoleGuard(console_hands.ConsoleHands(config), watchdog_hands.Hands())
     hands = watchdog_hands.split(guard, str(config["user"]), [], console_hands.ConsoleRemote)
     if hands is None:
         return 1
-    serve(server, hands, ConsoleCollector(config, hands, fetcher(int(config["exporter_port"]))))
+    serve(server, hands, ConsoleCollector(config, hands, fetcher(int(config["exporter_port"])), kept=kept))
     return 1
 
 

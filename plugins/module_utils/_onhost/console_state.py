@@ -17,12 +17,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .._lib.printable import printable
+from . import loads, watchdog
 from .engines import registry
 
 #: of the document; the page says so where it knows another one
 SCHEMA = 1
 #: seconds between two points of the history, and how many there are: an hour
 STEP, POINTS = 5.0, 720
+#: of a history that is read again
+SERIES = 200
 #: seconds after which the last word of a host or a watchdog is old
 OLD = 30.0
 #: of a line that a person reads
@@ -208,6 +211,8 @@ class GroupFacts(NamedTuple):
     on_demand: bool = False
     #: the hosts that it has, by name
     hosts: Sequence[str] = ()
+    #: its loads, as they are kept
+    loads: Sequence[Mapping[str, Any]] = ()
 
 
 def group(facts: GroupFacts, metrics: str, rates: Rates, now: float) -> dict[str, Any]:
@@ -218,18 +223,24 @@ def group(facts: GroupFacts, metrics: str, rates: Rates, now: float) -> dict[str
     answered = rates.per_second(f"{facts.name} first", seen["first_token_count"], now)
     waited = rates.per_second(f"{facts.name} first sum", seen["first_token_sum"], now)
     fraction, updated = _number(told.get("fraction")), _number(told.get("updated"))
-    completion, ranks = _mapping(told.get("completion")), _mapping(told.get("ranks"))
+    completion, ranks, load = (_mapping(told.get(name)) for name in ("completion", "ranks", "load"))
     drafted = seen["drafted"]
+    state, problem = _state(facts, updated, now)
     return {
         "name": facts.name,
         "model": printable(facts.model)[:LINE],
         "hosts": list(facts.hosts),
-        "state": _state(facts, updated, now),
+        "state": state,
+        "problem": problem,
         "detail": _line(told.get("detail")),
         "line": _line(told.get("line")),
         "progress": _line(told.get("progress")),
         "percent": None if fraction is None else round(100 * fraction),
         "healthy": bool(told.get("healthy")),
+        # seconds until the first completion, and by how many former loads
+        "left": _number(load.get("left")),
+        "former": _number(load.get("former")),
+        "loads": last_loads(facts.loads),
         "since": _number(told.get("since")),
         "age": None if updated is None else max(0.0, now - updated),
         "stopped": None if facts.stopped is None else _line(facts.stopped),
@@ -249,16 +260,31 @@ def group(facts: GroupFacts, metrics: str, rates: Rates, now: float) -> dict[str
     }
 
 
-def _state(facts: GroupFacts, updated: float | None, now: float) -> str:
-    """A word for the state: one of the watchdog's, or ``stopped``, ``asleep``, ``draining``, ``unknown``."""
+def last_loads(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, float | None]]:
+    """The newest five that loaded the same as the newest one: seconds, and when they had ended."""
+    if not rows:
+        return []
+    same = [row for row in rows if all(row.get(key) == rows[-1].get(key) for key in ("engine", "model", "split"))]
+    return [{"seconds": _number(row.get("seconds")), "ended": _number(row.get("ended"))} for row in same[-5:]]
+
+
+def _state(facts: GroupFacts, updated: float | None, now: float) -> tuple[str, str]:
+    """A word for the state, and why it is ``unknown``.
+
+    The words are the watchdog's, and ``stopped``, ``asleep``, ``draining``, ``unknown``.
+    """
     if facts.stopped is not None:
-        return "asleep" if facts.stopped.startswith("asleep: ") else "stopped"
+        return "asleep" if facts.stopped.startswith("asleep: ") else "stopped", ""
     told = facts.state.get("state")
-    if not isinstance(told, str) or updated is None:
-        return "asleep" if facts.on_demand else "unknown"
-    if abs(now - updated) > OLD * 3:
-        return "unknown"
-    return "draining" if facts.draining and facts.state.get("healthy") else printable(told)[:40]
+    if not facts.state:
+        return ("asleep", "") if facts.on_demand else ("unknown", "Its watchdog has said nothing yet.")
+    if facts.state.get("version") != watchdog.VERSION or not isinstance(told, str) or updated is None:
+        return "unknown", "Its watchdog speaks another version than this page: run site.yml."
+    if now - updated > OLD * 3:
+        return "unknown", f"The last word of its watchdog is {loads.duration(now - updated)} old."
+    if updated - now > OLD * 3:
+        return "unknown", f"The word of its watchdog is from {loads.duration(updated - now)} ahead: a clock was set."
+    return "draining" if facts.draining and facts.state.get("healthy") else printable(told)[:40], ""
 
 
 def _number(value: Any) -> float | None:
@@ -306,8 +332,20 @@ class History:
             series[-1] = value
 
     def document(self) -> dict[str, Any]:
-        """The series, the newest value last, thinned to a minute's mean where there are many."""
-        return {"step": STEP, "series": {name: list(series) for name, series in sorted(self._points.items())}}
+        """The series, the newest value last; ``slot`` is the number of its step since 1970."""
+        series = {name: list(points) for name, points in sorted(self._points.items())}
+        return {"step": STEP, "slot": self._slot, "series": series}
+
+    def restore(self, document: Any) -> None:
+        """Go on with what an earlier process kept; what is no history of this form is left alone."""
+        told = _mapping(document)
+        slot, series = told.get("slot"), _mapping(told.get("series"))
+        if told.get("step") != STEP or not isinstance(slot, int) or isinstance(slot, bool) or len(series) > SERIES:
+            return
+        if not all(isinstance(points, list) and len(points) <= POINTS for points in series.values()):
+            return
+        self._slot = slot
+        self._points = {name: deque(map(_number, points), maxlen=POINTS) for name, points in series.items()}
 
 
 #: of a watchdog's line: what kind of news it is
@@ -341,16 +379,21 @@ def state_of_metrics(text: str, now: float) -> dict[str, Any]:
     """What another head's exporter says of its watchdog, as that one's state file has it; empty without an answer."""
     prefix = "sparkthor_serving_"
     found = samples(
-        text, [f"{prefix}{name}" for name in ("state", "healthy", "state_seconds", "completion_age_seconds")]
+        text,
+        [f"{prefix}{name}" for name in ("state", "healthy", "state_seconds", "completion_age_seconds", "rank_alive")],
     )
     state = next((labels.get("state") for labels, value in found.get(f"{prefix}state", ()) if value), None)
     if state is None:
         return {}
     seconds = _first(found, f"{prefix}state_seconds")
     return {
+        "version": watchdog.VERSION,
         "state": state,
         "healthy": bool(_first(found, f"{prefix}healthy")),
         "since": None if seconds is None else now - seconds,
         "updated": now,
         "completion": {"seconds_ago": _first(found, f"{prefix}completion_age_seconds")},
+        "ranks": {
+            "missing": [labels.get("host", "") for labels, value in found.get(f"{prefix}rank_alive", ()) if not value]
+        },
     }

@@ -14,11 +14,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import grp
-import http.server
 import json
 import os
-import socketserver
 import sys
 import threading
 import time
@@ -30,6 +27,7 @@ from .._lib import files
 from . import (
     answers,
     former_head,
+    front_socket,
     hang,
     life,
     loads,
@@ -418,9 +416,8 @@ class Service:
             self._complain(f"{self.state_path} cannot be written: {error.strerror}")
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
+class _Handler(front_socket.FrontHandler):
     server: HealthServer
-    timeout = 10
 
     def do_GET(self) -> None:
         service = self.server.service
@@ -441,40 +438,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.do_GET()
 
     def _answer(self, status: int, body: bytes, kind: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        if status == 503:
-            self.send_header("Retry-After", "10")
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def address_string(self) -> str:
-        return "unix"
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """The front proxy has an access log; a line for each health check would bury the decisions."""
+        self.reply(status, body, kind, {"Retry-After": "10"} if status == 503 else None)
 
 
-class HealthServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    daemon_threads = True
-    request_queue_size = 64
-
+class HealthServer(front_socket.FrontSocket):
     #: given before the first question is taken
     service: Service
 
     def __init__(self, path: str, group: str = "") -> None:
-        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        super().__init__(path, _Handler)
-        os.chmod(path, 0o660)
-        with contextlib.suppress(KeyError, PermissionError):
-            os.chown(path, -1, grp.getgrnam(group).gr_gid)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no event."""
+        super().__init__(path, group, _Handler)
 
 
 def main(argv: list[str] | None = None) -> int:

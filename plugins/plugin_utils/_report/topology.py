@@ -38,6 +38,8 @@ class Cable(NamedTuple):
     title: str
     wrong: bool
     label: Label
+    #: host and netdev of its ends; one where it leads to what hosts share
+    ends: tuple[tuple[str, str], ...] = ()
 
 
 class Box(NamedTuple):
@@ -97,6 +99,39 @@ def drawing(status: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def planned_drawing(topology: str, head: str, fabric: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The same without words, for who knows how the links are: places as whole numbers, and the ends of each half."""
+    live = {"state": "up", "rate_gbits": None, "planned_mtu": None, "problems": ()}
+    hosts = {
+        host: {
+            "reachable": True,
+            "kind": str(own.get("kind", "")),
+            "role": "head" if host == head else "worker",
+            "control_address": str(own["control_address"]),
+            "links": [{**link, **live} for link in own["links"]],
+        }
+        for host, own in fabric.items()
+    }
+    made = drawing({"cluster": {"hosts": list(hosts), "topology": topology}, "hosts": hosts})
+    return {
+        **{name: round(made[name]) for name in ("width", "height", "box_width", "box_height")},
+        "told": made["told"],
+        "middle": [round(one) for one in made["middle"]] if made["middle_name"] else None,
+        "middle_name": made["middle_name"],
+        "boxes": [
+            {"host": box.host, "x": round(box.x), "y": round(box.y), "words": box.words} for box in made["boxes"]
+        ],
+        "cables": [
+            {
+                "line": [round(one) for one in (cable.x1, cable.y1, cable.x2, cable.y2)],
+                "ends": [list(end) for end in cable.ends],
+                "label": [round(cable.label.x), round(cable.label.y), cable.label.anchor],
+            }
+            for cable in made["cables"]
+        ],
+    }
+
+
 def _box(host: str, found: Mapping[str, Any], place: Point) -> Box:
     silent = not found["reachable"]
     words = "no answer" if silent else f"{found['kind']}{', head' if found['role'] == 'head' else ''}"
@@ -120,7 +155,7 @@ def _to_the_middle(status: Mapping[str, Any], at: Mapping[str, Point]) -> Iterat
             beside = words if status["cluster"]["topology"] == "lan" else f"half {link['half']}: {words}"
             label = Label(x, y + BOX_HEIGHT / 2 + 18 + 17 * index, beside, wrong)
             line = (x + spread * 1.6, y - BOX_HEIGHT / 2, target, MIDDLE[1] + 26)
-            yield Cable(*line, _title(host, link, words), wrong, label)
+            yield Cable(*line, _title(host, link, words), wrong, label, ((host, link["netdev"]),))
 
 
 def _between_hosts(status: Mapping[str, Any], at: Mapping[str, Point]) -> Iterator[Cable]:
@@ -141,7 +176,8 @@ def _between_hosts(status: Mapping[str, Any], at: Mapping[str, Point]) -> Iterat
             line = _parallel(at[host], at[peer], link["half"])
             other_half = _parallel(at[host], at[peer], 1 - link["half"])
             label = _beside(line, other_half, f"half {link['half']}: {words}", wrong)
-            yield Cable(*line, _title(host, link, words), wrong, label)
+            ends = ((host, link["netdev"]), (peer, link["peer_netdev"]))
+            yield Cable(*line, _title(host, link, words), wrong, label, ends)
 
 
 def _parallel(a: Point, b: Point, half: int) -> tuple[float, float, float, float]:

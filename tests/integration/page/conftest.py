@@ -31,6 +31,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     watchdog_hands,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import topology
 
 from tests.integration.nginx.test_front import JS_MODULE, MODULE, NGINX
 from tests.unit.plugins.module_utils.serving_head import Systemd
@@ -62,6 +63,20 @@ sparkthor_front_requests_total{{key="web",model="m",status="200"}} 64
 sparkthor_front_requests_total{{key="web",model="m",status="429"}} 2
 sparkthor_front_completion_tokens_total{{key="web",model="m"}} 233000
 """
+NETDEVS = ("enp1s0f0np0", "enP2p1s0f0np0")
+#: as a plan has it: both halves of a cable from each host to the next
+FABRIC = {
+    name: {
+        "kind": "spark",
+        "control_address": f"10.100.0.{number + 1}",
+        "links": [
+            {"netdev": netdev, "half": half, "address": "", "mtu": 9000, "peer": peer, "peer_netdev": ""}
+            for half, netdev in enumerate(NETDEVS)
+        ],
+    }
+    for number, (name, peer) in enumerate(zip(NAMES, (*NAMES[1:], NAMES[0]), strict=True))
+}
+MEMORY = {"weights": 74 << 30, "cache": 20 << 30, "overhead": 9 << 30, "reserve": 18 << 30}
 ENGINE = """\
 vllm:num_requests_running{{engine="0"}} {running}
 vllm:num_requests_waiting{{engine="0"}} 0
@@ -108,6 +123,12 @@ class Cluster:
         path = self.folder / "run" / "state.json"
         path.with_suffix(".new").write_text(json.dumps(told))
         path.with_suffix(".new").rename(path)
+
+    def loaded(self, *seconds: float) -> None:
+        """loads.json, after as many loads."""
+        row = {"engine": "e", "model": "m", "split": "TP=1", "stages": {}, "ended": 1790000000.0}
+        told = {"version": 1, "loads": [{**row, "seconds": took} for took in seconds]}
+        (self.folder / "lasting" / "loads.json").write_text(json.dumps(told))
 
     def config(self, **more: Any) -> None:
         """serving.json."""
@@ -224,6 +245,8 @@ def page_process(cluster: Cluster) -> Iterator[console_service.ConsoleCollector]
         "port": cluster.port,
         "groups": [{"name": "cluster", "beside": "", "head": NAMES[0], "here": True, "hosts": list(NAMES)}],
         "hosts": [{"name": name, "address": name} for name in NAMES],
+        "drawing": topology.planned_drawing("ring", NAMES[0], FABRIC),
+        "memory": dict.fromkeys(NAMES, MEMORY),
     }
     own = places.OWN
 
@@ -269,6 +292,7 @@ def _cluster(tmp_path: Path, variables: dict[str, Any], monkeypatch: pytest.Monk
         monkeypatch.setattr(places, name, str(tmp_path / folder))
     cluster.config(socket=places.OWN.socket)
     cluster.state("serving")
+    cluster.loaded(240.0, 363.0, 255.0)
     front_files(cluster, variables)
     tmp_path.chmod(0o755)
     command = f"daemon off; master_process off; {'user root;' if os.geteuid() == 0 else ''}"

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
 import time
@@ -19,10 +20,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.integration.page.conftest import CHATS, KEY, OPERATES, Cluster
+from tests.integration.page.conftest import CHATS, EXPORTER, KEY, OPERATES, Cluster
 from tools import browser
 
-WIDTHS = (390, 1366, 1920)
+WIDTHS = (320, 390, 1366, 1920)
 PICTURES = os.environ.get("PAGE_PICTURES", "")
 HOSTILE = (
     "<img src=x onerror=alert(1)>",
@@ -109,7 +110,15 @@ def test_signing_in_and_out(tab: Watched, cluster: Cluster) -> None:
 
 STATES: dict[str, tuple[dict[str, Any], str]] = {
     "serving": ({"state": "serving"}, "Serving"),
-    "loading": ({"state": "loading", "fraction": 0.64, "progress": "loading weights 81 %"}, "Loading 64 %"),
+    "loading": (
+        {
+            "state": "loading",
+            "fraction": 0.64,
+            "progress": "loading weights 81 %",
+            "load": {"left": 170.0, "former": 3},
+        },
+        "Loading 64 %",
+    ),
     "restarting": ({"state": "restarting", "detail": "the rank on spark-03 was lost"}, "Healing by itself"),
     "away": (
         {"state": "degraded", "ranks": {"missing": ["spark-03"], "without": []}, "detail": "waiting for spark-03."},
@@ -118,6 +127,7 @@ STATES: dict[str, tuple[dict[str, Any], str]] = {
     "smaller": ({"state": "degraded", "healthy": True, "detail": "without spark-03."}, "Serving the smaller model"),
     "stopped": ({"state": "stopped", "detail": "cables"}, "Stopped"),
     "unknown": ({"state": "serving", "updated": 5}, "Nothing is known of it"),
+    "other": ({"state": "serving", "version": 0}, "Nothing is known of it"),
     "new": ({"state": "some new word", "detail": "of a later version"}, "some new word"),
 }
 
@@ -146,6 +156,44 @@ def test_every_state_in_its_words(tab: Watched, cluster: Cluster) -> None:
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, width)
         pictures(page, name)
         (cluster.folder / "lasting" / "maintenance").unlink(missing_ok=True)
+
+
+def test_a_load_says_how_long_it_takes_and_a_restart_what_it_costs(tab: Watched, cluster: Cluster) -> None:
+    cluster.state(**STATES["loading"][0])
+    page = sign_in(tab, cluster)
+    verdict(page, "Loading 64 %")
+    expect(page.locator("#now .say")).to_contain_text("About 3 min to go, as the last 3 loads went.")
+    expect(page.locator("#now .load")).to_contain_text("The last 3 loads took 4 min, 6 min 3 s and 4 min 15 s.")
+    cluster.state("loading", load={"left": 30.0, "former": 0})
+    expect(page.locator("#now .say")).to_contain_text("Less than a minute to go, until the weights are there")
+    cluster.state("loading", load=None)
+    expect(page.locator("#now .say")).not_to_contain_text("to go")
+    cluster.state("serving")
+    verdict(page, "Serving")
+    page.get_by_role("button", name="Restart").click()
+    expect(page.get_by_role("dialog")).to_contain_text("about 4 min without answers")
+
+
+def test_the_fabric_is_drawn_and_a_cut_cable_is_seen(tab: Watched, cluster: Cluster) -> None:
+    page = sign_in(tab, cluster)
+    drawn = page.locator(".fabric svg")
+    expect(drawn).to_have_attribute("aria-label", "3 hosts on a ring: each known cable has its carrier")
+    assert (drawn.locator("rect").count(), drawn.locator("line").count()) == (3, 6)
+    cluster.hosts["spark-02"] = EXPORTER.format(disk=2400000000000, link=0)
+    expect(drawn).to_have_attribute("aria-label", re.compile("no carrier on spark-02 enP2p1s0f0np0"), timeout=15000)
+    assert drawn.locator("line.cut").count() == 1
+    # of a host that is away nobody knows its cables, and none is said to be whole
+    cluster.hosts.clear()
+    expect(drawn.locator("line.dim")).to_have_count(6, timeout=15000)
+    expect(drawn).to_contain_text("no answer")
+
+
+def test_memory_is_shown_by_its_parts(tab: Watched, cluster: Cluster) -> None:
+    page = sign_in(tab, cluster)
+    bars = page.locator("#hosts .memory").first.locator("i")
+    expect(bars).to_have_count(4)
+    assert bars.evaluate_all("all => all.map(one => one.className)") == ["w", "k", "b", "o"]
+    expect(page.locator("#hosts .legend")).to_contain_text("its parts are planned")
 
 
 def test_a_chat_streams_stops_and_says_what_is_amiss(tab: Watched, cluster: Cluster) -> None:
@@ -196,9 +244,14 @@ def test_what_hosts_and_logs_write_is_text(tab: Watched, cluster: Cluster) -> No
     cluster.journal = {unit: [evil, "\x1b]52;c;aGk=\x07serving"] for unit in cluster.journal}
     cluster.state("loading", detail=evil, progress=evil, fraction=0.5)
     cluster.hosts["spark-02"] += f'sparkthor_link_up{{netdev="{evil}",planned="yes"}} 0\n'
+    cluster.hosts["spark-01"] += f'sparkthor_front_requests_total{{key="{evil}",model="m",status="200"}} 1\n'
+    holder = {"token": "x", "owner": evil, "play": evil, "since": evil}
+    (cluster.folder / "controller.json").write_text(json.dumps(holder))
     page = sign_in(tab, cluster)
     expect(page.locator("#now")).to_contain_text(evil, timeout=15000)
     expect(page.locator("#hosts")).to_contain_text(evil)
+    expect(page.locator("#traffic")).to_contain_text(evil)
+    expect(page.locator("#now .fix")).to_contain_text(f"{evil} runs, by {evil}", timeout=15000)
     expect(page.locator("#events")).to_contain_text(evil)
     page.locator("#events summary").click()
     expect(page.locator("#events pre")).to_contain_text(evil)

@@ -1,7 +1,7 @@
 // The page of a cluster. It asks for one document each two seconds and draws it; it keeps no secret beyond the tab.
 import { html, render, useEffect, useRef, useState } from './vendor/preact.js'
 import { Chat, Command } from './chat.js'
-import { OLD, VERBS, actions, clock, count, disk, duration, figure, first, gib, named, tone, unreadable, verdict, worries } from './state.js'
+import { OLD, VERBS, actions, clock, costs, count, disk, duration, figure, first, gib, halves, loads, named, pace, parts, tone, unreadable, verdict, worries } from './state.js'
 
 const SHAPES = {
   good: html`<circle cx="8" cy="8" r="7"/><path d="M4.6 8.3l2.3 2.3 4.5-4.9" fill="none" stroke="var(--panel)" stroke-width="1.9" stroke-linecap="round" stroke-linejoin="round"/>`,
@@ -96,7 +96,7 @@ function Now({ doc, group, now, ask, pin }) {
   const loading = ['loading', 'starting'].includes(group.state)
   return html`<section id="now" aria-labelledby="v"><div class="verdict"><div role="status"><div class=${`state tone-${tone(told.shape)}`}><${Shape} name=${told.shape}/><h1 id="v">${doc.groups.length > 1 ? `${group.name}: ` : ''}${told.verdict}</h1></div><p class="say">${told.say}</p></div>
     <div class="acts">${actions(group).map((verb, index) => html`<button type="button" class=${index === 0 && ['start', 'wake', 'resume'].includes(verb) ? 'main' : ''} onClick=${() => ask({ verb, group })}>${VERBS[verb].name}${VERBS[verb].typed ? '…' : ''}</button>`)}</div></div>
-    ${loading && html`<div class="panel load"><div role="progressbar" aria-label="Loading" aria-valuemin="0" aria-valuemax="100" aria-valuenow=${group.percent ?? 0}><div class="bar2" style=${{ '--f': `${group.percent ?? 0}%` }}><i></i></div></div><p class="says mono">${group.progress}</p></div>`}
+    ${loading && html`<div class="panel load"><div role="progressbar" aria-label="Loading" aria-valuemin="0" aria-valuemax="100" aria-valuenow=${group.percent ?? 0}><div class="bar2" style=${{ '--f': `${group.percent ?? 0}%` }}><i></i></div></div><p class="says mono">${group.progress}</p>${group.loads.length > 0 && html`<p class="says small">${loads(group)}</p>`}</div>`}
     ${doc.playbook && html`<div class="fix tone-busy"><p><b>${doc.playbook.play}</b> runs, by ${doc.playbook.owner}. Nothing can be changed from here until it has ended.</p></div>`}
     ${doc.jobs.filter(job => job.state !== 'done' || now - job.at < 60).slice(0, 2).map(job => html`<div key=${job.id} class=${`fix tone-${job.state === 'failed' ? 'bad' : job.state === 'done' ? 'good' : 'busy'}`}><p role="status"><b>${VERBS[job.do]?.name || job.do}</b> ${job.state === 'running' ? `goes on for ${duration(now - job.at)}` : job.state}, asked for by ${job.who}${job.text ? `: ${job.text}` : ''}</p></div>`)}
     ${worried.length > 0 && html`<ul class="worries">${worried.map(text => html`<li key=${text}><${Shape} name="warn" toned/><span>${text}</span></li>`)}</ul>`}
@@ -107,22 +107,39 @@ function Now({ doc, group, now, ask, pin }) {
 
 const share = (part, whole) => `${Math.min(100, Math.max(0, 100 * part / whole)).toFixed(1)}%`
 
-function HostRow({ host }) {
+function HostRow({ host, groups }) {
   const { memory, disk: room } = host
   const gpus = host.gpus || []
   const old = !host.answers
   return html`<tr class=${old ? 'away' : ''}><th scope="row" class="host"><b>${host.name}</b><span class="small soft">${old ? (host.age === null ? 'has not answered yet' : `no answer for ${duration(host.age)}`) : host.uptime !== null && host.uptime < 3600 ? `up ${duration(host.uptime)}` : host.address}</span></th>
-    <td class="memory" data-name="Memory">${memory ? html`<div class="mem" role="img" aria-label=${`${gib(memory.left)} GiB left of ${gib(memory.total)}`}><i class="w" style=${{ '--w': share(memory.total - memory.left, memory.total) }}></i></div><span class="small soft">${gib(memory.left)} GiB left of ${gib(memory.total)}</span>` : '—'}</td>
+    <td class="memory" data-name="Memory">${memory ? html`<div class="mem" role="img" aria-label=${`${gib(memory.left)} GiB left of ${gib(memory.total)}`}>${parts(host, groups).map(([kind, bytes]) => html`<i key=${kind} class=${kind} style=${{ '--w': share(bytes, memory.total) }}></i>`)}</div><span class="small soft">${gib(memory.left)} GiB left of ${gib(memory.total)}</span>` : '—'}</td>
     <td data-name="GPU">${gpus.length ? gpus.map(gpu => html`<div key=${gpu.gpu}>${gpu.share === undefined ? '—' : `${figure(gpu.share * 100)} %`} <span class="soft small">${gpu.celsius === undefined ? '' : `· ${figure(gpu.celsius)} °C`}${gpu.watts === undefined ? '' : ` · ${figure(gpu.watts)} W`}${gpu.hertz === undefined ? '' : ` · ${figure(gpu.hertz / 1e6)} MHz`}</span></div>`) : '—'}</td>
-    <td data-name="Links">${(host.links || []).map(link => html`<div class="small" key=${link.netdev}>${link.up ? '' : '✕ '}${link.netdev} <span class="soft">${link.up ? (link.bytes === null ? 'up' : `${figure(link.bytes * 8 / 1e9)} Gb/s`) : 'no carrier'}</span></div>`)}</td>
+    <td data-name="Links">${(host.links || []).map(link => html`<div class="small" key=${link.netdev}>${link.up ? '' : '✕ '}${link.netdev} <span class="soft">${link.up ? (pace(link.bytes)) : 'no carrier'}</span></div>`)}</td>
     <td data-name="Disk">${room ? html`<div class="mem thin" role="img" aria-label=${`${disk(room.left)} left of ${disk(room.total)}`}><i class=${room.left < 50e9 ? 'x' : 'f'} style=${{ '--w': share(room.total - room.left, room.total) }}></i></div><span class="small soft">${disk(room.left)} left</span>` : '—'}</td></tr>`
 }
+
+/** The cables, drawn as the report draws them; their state is as live as the rows above. */
+function Fabric({ doc }) {
+  const { drawing } = doc
+  if (!drawing) return null
+  const cables = halves(doc)
+  const cut = cables.filter(one => one.cut).map(one => one.name)
+  const [wide, high] = [drawing.box_width, drawing.box_height]
+  return html`<div class="fabric"><svg viewBox=${`0 0 ${drawing.width} ${drawing.height}`} role="img" aria-label=${`${drawing.told}: ${cut.length ? `no carrier on ${cut.join(', ')}` : 'each known cable has its carrier'}`}>
+    ${cables.map(({ name, line, label, cut: broken, words }) => html`<g key=${name}><line class=${broken ? 'cut' : words === null ? 'dim' : 'cable'} x1=${line[0]} y1=${line[1]} x2=${line[2]} y2=${line[3]}/><text class=${broken ? 'l bad' : 'l'} x=${label[0]} y=${label[1]} text-anchor=${label[2]}>${broken ? '✕ no carrier' : words}</text></g>`)}
+    ${drawing.middle && html`<rect class="box" x=${drawing.middle[0] - 270} y=${drawing.middle[1] - 26} width="540" height="52" rx="9"/><text class="m" x=${drawing.middle[0]} y=${drawing.middle[1] + 6} text-anchor="middle">${drawing.middle_name}</text>`}
+    ${drawing.boxes.map(box => { const silent = !doc.hosts.find(one => one.name === box.host)?.answers; return html`<g key=${box.host}><rect class=${silent ? 'boxbad' : 'box'} x=${box.x - wide / 2} y=${box.y - high / 2} width=${wide} height=${high} rx="9"/><text class="m" x=${box.x} y=${box.y} text-anchor="middle">${box.host}</text><text class="s" x=${box.x} y=${box.y + 24} text-anchor="middle">${silent ? 'no answer' : box.words}</text></g>` })}</svg></div>`
+}
+
+const PARTS = { w: 'weights', k: 'KV cache', b: 'buffers and graphs', o: 'the rest', p: 'still to come' }
 
 function Hosts({ doc }) {
   const answer = doc.hosts.filter(host => host.answers).length
   const closed = doc.hosts.filter(host => host.firewall).length
   return html`<section id="hosts" aria-labelledby="h2h"><header><h2 id="h2h">Hosts</h2><span class="small soft">${answer} of ${doc.hosts.length} answer${closed ? `, firewall closed on ${closed}` : ''}</span></header>
-    <table class="rows"><caption class="vh">Memory, GPU, links and disk of each host</caption><thead><tr><th scope="col">Host</th><th scope="col">Memory, GPU and system share it</th><th scope="col">GPU</th><th scope="col">Fabric, ${doc.topology}</th><th scope="col">Disk for models</th></tr></thead><tbody>${doc.hosts.map(host => html`<${HostRow} key=${host.name} host=${host}/>`)}</tbody></table></section>`
+    <table class="rows"><caption class="vh">Memory, GPU, links and disk of each host</caption><thead><tr><th scope="col">Host</th><th scope="col">Memory, GPU and system share it</th><th scope="col">GPU</th><th scope="col">Fabric, ${doc.topology}</th><th scope="col">Disk for models</th></tr></thead><tbody>${doc.hosts.map(host => html`<${HostRow} key=${host.name} host=${host} groups=${doc.groups}/>`)}</tbody></table>
+    ${doc.hosts.some(host => host.planned) && html`<p class="legend">${Object.entries(PARTS).map(([kind, name]) => html`<span key=${kind}><i class=${kind}></i>${name}</span>`)}<span>The sum is measured, its parts are planned.</span></p>`}
+    <${Fabric} doc=${doc}/></section>`
 }
 
 function path(values, width, height, most) {
@@ -147,7 +164,7 @@ function Chart({ title, lines, unit }) {
 
 function Traffic({ doc, right }) {
   const series = name => Object.entries(doc.history.series).filter(([key]) => key.startsWith(`${name}/`)).map(([key, values]) => [key.slice(name.length + 1), values])
-  return html`<section id="traffic" aria-labelledby="h2t"><header><h2 id="h2t">Traffic</h2><span class="small soft">the last hour, while this page's process ran</span></header>
+  return html`<section id="traffic" aria-labelledby="h2t"><header><h2 id="h2t">Traffic</h2><span class="small soft">the last hour</span></header>
     <div class="charts"><${Chart} title="Tokens a second" lines=${series('tokens_per_second')} unit=""/><${Chart} title="Requests, running" lines=${series('running')} unit=""/><${Chart} title="First token" lines=${series('first_token')} unit=" s"/></div>
     <table class="keys"><caption class="vh">Requests and tokens by key</caption><thead><tr><th scope="col">Key</th><th scope="col" class="num">Requests</th><th scope="col" class="num">Refused</th><th scope="col" class="num">Tokens</th><th scope="col" class="opt">Limit</th></tr></thead><tbody>
     ${doc.keys.map(key => html`<tr key=${key.name}><th scope="row">${key.name || (right === 'operate' ? '—' : 'all keys')}</th><td class="num">${figure(key.requests)}</td><td class="num">${figure(key.refused)}</td><td class="num">${figure(key.tokens)}</td><td class="opt small soft">${Object.entries(key.limits).map(([period, both]) => `${figure(both.used ?? 0)} of ${figure(both.limit)} a ${period}`).join(', ') || '—'}</td></tr>`)}
@@ -190,6 +207,15 @@ function Events({ doc, group, token }) {
     ${group.here && html`<details class="engine" onToggle=${event => setOpen(event.target.open)}><summary>Engine log, newest 200 lines</summary><pre tabindex="0" aria-label="Engine log" ref=${place}>${log.problem || log.lines.map(line => html`<div>${clock(line.at)} ${line.text}</div>`)}</pre></details>`}</section>`
 }
 
+/** What the head alone cannot do, with the command to copy. */
+function Elsewhere({ doc }) {
+  return html`<details class="elsewhere"><summary>Another model, and what this page does not look at</summary>
+    <p class="small">${doc.store.length ? `The store of this host has ${doc.store.join(', ')}. ` : ''}Another model is planned for all hosts at once, so it is the controller's to switch:</p>
+    <${Command} text="ansible-playbook playbooks/switch_model.yml -i INVENTORY -K -e recipe=NAME"/>
+    <p class="small">This page looks at carriers, room, heat, the firewall, and what watchdog and engine say. It does not look at speeds of cables, MTU, versions, logs of other units, or whether hosts are as the inventory wants them:</p>
+    <${Command} text="ansible-playbook playbooks/doctor.yml -i INVENTORY -K"/><${Command} text="ansible-playbook site.yml -i INVENTORY -K --check --diff"/></details>`
+}
+
 function Ask({ wish, doc, close, token, say }) {
   const verb = VERBS[wish.verb]
   const name = named(wish.group, doc.groups)
@@ -216,7 +242,7 @@ function Ask({ wish, doc, close, token, say }) {
     setBusy(false)
   }
   return html`<dialog aria-labelledby="d" ref=${place} onClose=${close}><form onSubmit=${go}><h2 id="d">${verb.name} ${name}</h2>
-    <ul class="what">${wish.group.running ? html`<li>${count(wish.group.running, 'request')} run now.</li>` : ''}${verb.what.map(line => html`<li key=${line}>${line}</li>`)}</ul>
+    <ul class="what">${wish.group.running ? html`<li>${count(wish.group.running, 'request')} run now.</li>` : ''}${verb.what.map(line => html`<li key=${line}>${line}</li>`)}${verb.loads && html`<li>${costs(wish.group)}</li>`}</ul>
     ${verb.why && html`<div class="field"><label for="r">Why? <span class="soft">everybody sees it, in status.yml as well</span></label><input id="r" maxlength="200" value=${reason} onInput=${event => setReason(event.target.value)}/></div>`}
     ${verb.typed && html`<div class="field"><label for="y">Type <span class="mono">${typed}</span> to ${verb.name.toLowerCase()} it</label><input id="y" autocomplete="off" value=${repeat} onInput=${event => setRepeat(event.target.value)}/></div>`}
     ${wish.right !== 'operate' && html`<div class="field"><label for="k2">Operator key <span class="soft">used once, never stored</span></label><input id="k2" type="password" autocomplete="off" value=${key} onInput=${event => setKey(event.target.value)}/></div>`}
@@ -264,6 +290,7 @@ function Page() {
     ${stale && html`<section id="stale" class="fix tone-bad"><p role="alert"><b>No news from ${doc.host} for ${duration(age)}.</b> What you see is from ${clock(doc.time)}. ${news.problem} The page asks again by itself; serving does not depend on it.</p></section>`}
     ${group ? html`<${Now} doc=${doc} group=${group} now=${head} pin=${pin} ask=${stale ? () => {} : one => setWish({ ...one, right: news.right })}/>` : html`<section id="now"><h1>Nothing is served yet</h1></section>`}
     <${Hosts} doc=${doc}/><${Chat} models=${models} token=${token}/><${Traffic} doc=${doc} right=${news.right}/>${group && html`<${Events} doc=${doc} group=${group} token=${token}/>`}
+    <${Elsewhere} doc=${doc}/>
     <footer><span>sparkthor.cluster ${doc.release}</span><span>state of ${clock(doc.time)}</span></footer></main>
   ${toast && html`<div class="toast" role="status">${toast}</div>`}
   ${wish && html`<${Ask} key=${wish.verb} wish=${wish} doc=${doc} token=${token} say=${say} close=${() => setWish(null)}/>`}`

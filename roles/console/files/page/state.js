@@ -5,7 +5,7 @@ export const SCHEMA = 1
 /** Seconds after which what is shown is old. */
 export const OLD = 15
 
-const LISTS = ['groups', 'hosts', 'keys', 'events', 'jobs']
+const LISTS = ['groups', 'hosts', 'keys', 'events', 'jobs', 'store']
 
 /** What is wrong with an answer that should be a state document; empty if nothing is. */
 export function unreadable(told) {
@@ -13,7 +13,8 @@ export function unreadable(told) {
   if (told.schema !== SCHEMA) return `The head sends version ${String(told.schema).slice(0, 20)} of its state, and this page reads version ${SCHEMA}. Load the page anew; if that does not help, run site.yml.`
   const whole = typeof told.time === 'number' && LISTS.every(name => Array.isArray(told[name])) &&
     told.history && typeof told.history.series === 'object' &&
-    told.groups.every(one => Array.isArray(one.hosts) && Array.isArray(one.missing) && Array.isArray(one.without) && one.proof)
+    told.groups.every(one => Array.isArray(one.hosts) && Array.isArray(one.missing) && Array.isArray(one.without) && Array.isArray(one.loads) && one.proof) &&
+    (told.drawing === null || (Array.isArray(told.drawing?.cables) && Array.isArray(told.drawing.boxes)))
   return whole ? '' : 'The head sends only a part of its state.'
 }
 
@@ -52,6 +53,54 @@ export const named = (group, all) => all.length > 1 ? group.name : 'the group'
 
 const list = names => names.length < 2 ? names.join('') : `${names.slice(0, -1).join(', ')} and ${names[names.length - 1]}`
 
+const about = seconds => seconds < 60 ? 'less than a minute' : `about ${Math.round(seconds / 60)} min`
+
+/** How long a load still takes; empty where nobody can say. */
+function eta(group) {
+  if (group.left === null) return ''
+  const by = group.former ? `as the last ${group.former === 1 ? 'load' : `${group.former} loads`} went` : 'until the weights are there, by their pace so far'
+  return `${about(group.left)[0].toUpperCase()}${about(group.left).slice(1)} to go, ${by}. `
+}
+
+/** What former loads of the same model took. */
+export const loads = group => `The last ${group.loads.length === 1 ? 'load' : `${group.loads.length} loads`} took ${list(group.loads.map(one => duration(one.seconds)))}.`
+
+/** What a load costs those who wait. */
+export function costs(group) {
+  const took = group.loads.map(one => one.seconds).filter(one => one !== null).sort((a, b) => a - b)
+  return took.length ? `Then the model loads: ${about(took[took.length >> 1])} without answers, as its former loads took.` : 'Then the model loads, which takes minutes without answers.'
+}
+
+/** The parts of a host's memory as [class, bytes]: the sum is measured, the parts are the plan's. */
+export function parts(host, groups) {
+  const { memory, planned } = host
+  const used = memory.total - memory.left
+  const own = groups.filter(one => one.hosts.includes(host.name))
+  if (!planned || own.length !== 1) return [['w', used]]
+  const { state } = own[0]
+  const wanted = [['w', planned.weights], ['k', planned.cache], ['b', planned.overhead]]
+  const whole = planned.weights + planned.cache + planned.overhead
+  if (state === 'loading' || state === 'starting') return [['w', used], ['p', Math.max(0, Math.min(memory.left, whole - used))]]
+  if (!['serving', 'draining'].includes(state)) return [['o', used]]
+  let rest = used
+  const found = wanted.map(([kind, bytes]) => { const here = Math.min(rest, bytes); rest -= here; return [kind, here] })
+  return [...found, ['o', rest]]
+}
+
+/** Bytes a second of a link with a carrier, in words; what is below a tenth of a Gb/s is no traffic of a model. */
+export const pace = bytes => bytes === null ? 'up' : bytes < 12500000 ? 'idle' : `${figure(bytes * 8 / 1e9)} Gb/s`
+
+/** Each half of a cable with what its ends say: `cut`, and `words` (null where neither end has told). */
+export function halves(doc) {
+  const of = ([host, netdev]) => (doc.hosts.find(one => one.name === host && one.answers)?.links || []).find(one => one.netdev === netdev)
+  return doc.drawing.cables.map(({ line, label, ends }) => {
+    const told = ends.map(of).filter(one => one)
+    const bytes = Math.max(0, ...told.map(one => one.bytes || 0))
+    return { line, label, name: ends.map(end => end.join(' ')).join(' to '), cut: told.some(one => !one.up),
+      words: told.length ? pace(bytes) : null }
+  })
+}
+
 /** What a group is doing: `shape`, `title` for the tab, `verdict`, and `say`, one or two sentences. */
 export function verdict(group, now) {
   const model = group.model || 'The model'
@@ -70,7 +119,7 @@ export function verdict(group, now) {
     case 'starting':
     case 'loading': {
       const percent = group.percent === null ? '' : ` ${group.percent} %`
-      return { shape: 'busy', title: `Loading${percent}`, verdict: `Loading${percent}`, say: `${model} has been starting on ${where} for ${spell}. ${asked}` }
+      return { shape: 'busy', title: `Loading${percent}`, verdict: `Loading${percent}`, say: `${model} has been starting on ${where} for ${spell}. ${eta(group)}${asked}` }
     }
     case 'draining':
       return { shape: 'drain', title: 'Draining', verdict: `Draining: ${count((group.running || 0) + (group.waiting || 0), 'request')} left`,
@@ -88,7 +137,7 @@ export function verdict(group, now) {
     case 'maintenance':
       return { shape: 'idle', title: 'Stopped', verdict: 'Stopped for maintenance', say: group.detail || group.line }
     case 'unknown':
-      return { shape: 'away', title: 'Unknown', verdict: 'Nothing is known of it', say: 'Its watchdog says nothing: look at journalctl -u sparkthor-watchdog on the head.' }
+      return { shape: 'away', title: 'Unknown', verdict: 'Nothing is known of it', say: `${group.problem} On the head, journalctl -u ${group.id ? `sparkthor-watchdog-${group.id}` : 'sparkthor-watchdog'} has more.` }
     default:
       return { shape: group.healthy ? 'good' : 'warn', title: group.state, verdict: group.state, say: group.detail || group.line }
   }
@@ -127,10 +176,10 @@ export function actions(group) {
 }
 
 export const VERBS = {
-  start: { name: 'Start', what: ['It loads the model, which takes minutes, and serves again after reboots too.'] },
+  start: { name: 'Start', loads: true, what: ['It serves again, after reboots too.'] },
   wake: { name: 'Wake', what: ['The group that serves in its place gives way; requests of that one may end first.'] },
   resume: { name: 'Take requests again', what: ['A drain ends, and nothing is stopped after it.'] },
   drain: { name: 'Drain', why: true, what: ['Those that run may end, for at most 10 min; new ones get 503 with Retry-After.', 'It stays so until somebody takes requests again.'] },
-  restart: { name: 'Restart', why: true, what: ['Requests that run may end first, for at most 5 min; new ones get 503 with Retry-After.', 'Then the model is loaded again, which takes minutes without answers.'] },
+  restart: { name: 'Restart', why: true, loads: true, what: ['Requests that run may end first, for at most 5 min; new ones get 503 with Retry-After.'] },
   stop: { name: 'Stop', why: true, typed: true, danger: true, what: ['Requests that run may end first, for at most 10 min; new ones get 503.', 'It stays stopped, also after reboots, until somebody starts it.'] }
 }

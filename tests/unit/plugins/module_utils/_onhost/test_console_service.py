@@ -36,7 +36,9 @@ def test_one_document_of_three_groups_and_two_heads(tmp_path: Path, monkeypatch:
     for name in ("RUN", "ETC", "LASTING"):
         monkeypatch.setattr(places, name, str(tmp_path))
     (tmp_path / "beside" / "embed").mkdir(parents=True)
-    (tmp_path / "state.json").write_text(json.dumps({"state": "serving", "updated": 100.0, "healthy": True}))
+    (tmp_path / "state.json").write_text(
+        json.dumps({"version": 1, "state": "serving", "updated": 100.0, "healthy": True})
+    )
     (tmp_path / "beside" / "embed" / "maintenance").write_text("stopped by anna: cables\n")
     asked: list[tuple[str, str]] = []
     pages = {
@@ -64,6 +66,82 @@ def test_one_document_of_three_groups_and_two_heads(tmp_path: Path, monkeypatch:
     assert [(host["name"], host["answers"]) for host in found["hosts"]] == [("a1", True), ("b1", True)]
     assert [event["text"] for event in found["events"]] == ["stop done", "serving ", "serving embed"]
     json.dumps(found, allow_nan=False)
+
+
+def test_the_history_goes_on_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RUN", "ETC", "LASTING"):
+        monkeypatch.setattr(places, name, str(tmp_path))
+    monkeypatch.setattr(console_service, "KEEP_ROUNDS", 2)
+    with open(tmp_path / "history.json", "w+b", buffering=0) as file:
+        now = [1000.0]
+
+        def collector() -> console_service.ConsoleCollector:
+            return console_service.ConsoleCollector(
+                CONFIG,
+                Hands(),  # type: ignore[arg-type]
+                lambda _address, _path: "vllm:num_requests_running 2\n",
+                lambda: now[0],
+                file.fileno(),
+            )
+
+        first = collector()
+        for _round in range(2):
+            first.round()
+        now[0] += 20
+        second = collector()
+        second.round()
+        assert second.document["history"]["series"]["running/a"] == [2.0, None, None, None, 2.0]
+        # what is none is begun anew, and a disk that takes nothing costs the history alone
+        form = '{"step": 5.0, "slot": %s, "series": %s}'
+        for text in (b"", b"{", (form % ('"x"', "{}")).encode(), (form % ("1", '{"a": 1}')).encode()):
+            file.seek(0)
+            file.truncate()
+            file.write(text)
+            third = collector()
+            third.round()
+            assert third.document["history"]["series"]["running/a"] == [2.0]
+    third.round()
+
+
+def test_a_group_beside_the_own_one_of_another_head_is_asked_for_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "ETC", str(tmp_path))
+    told = 'sparkthor_serving_state{state="degraded"} 1\nsparkthor_serving_rank_alive{host="b2"} 0\n'
+    pages = {("10.0.0.2", "/metrics/group/embed"): told}
+    group = {"name": "embed", "beside": "embed", "head": "b1", "here": False, "hosts": ["b1", "b2"]}
+    collector = console_service.ConsoleCollector(
+        {**CONFIG, "groups": [group]},
+        Hands(),  # type: ignore[arg-type]
+        lambda address, path: pages.get((address, path), ""),
+        lambda: 101.0,
+    )
+    collector.round()
+    (found,) = collector.document["groups"]
+    assert (found["state"], found["missing"]) == ("degraded", ["b2"])
+
+
+def test_the_store_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("qwen", "qwen@6f1e", ".part"):
+        (tmp_path / "models" / name).mkdir(parents=True)
+    declared = tmp_path / "cluster.json"
+    monkeypatch.setattr(places, "DECLARED", str(declared))
+    monkeypatch.setattr(places, "ETC", str(tmp_path))
+
+    def store() -> object:
+        collector = console_service.ConsoleCollector(
+            {**CONFIG, "groups": []},
+            Hands(),  # type: ignore[arg-type]
+            lambda _address, _path: "",
+        )
+        collector.round()
+        return collector.document["store"]
+
+    assert store() == []
+    declared.write_text(json.dumps({"folders": {"models": str(tmp_path / "models")}}))
+    assert store() == ["qwen"]
+    declared.write_text(json.dumps({"folders": ["x"]}))
+    assert store() == []
 
 
 def test_who_only_looks_sees_no_name_of_a_key() -> None:

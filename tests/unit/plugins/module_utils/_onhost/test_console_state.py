@@ -56,7 +56,7 @@ def test_a_history_of_an_hour_with_gaps() -> None:
 
 
 def facts(**more: Any) -> console_state.GroupFacts:
-    state = {"state": "serving", "healthy": True, "updated": 100.0, "since": 40.0}
+    state = {"version": 1, "state": "serving", "healthy": True, "updated": 100.0, "since": 40.0}
     return console_state.GroupFacts("g", "m", **{"state": state, **more})
 
 
@@ -69,13 +69,40 @@ def facts(**more: Any) -> console_state.GroupFacts:
         ({"stopped": "asleep: chat serves"}, "asleep"),
         ({"state": {}}, "unknown"),
         ({"state": {}, "on_demand": True}, "asleep"),
-        ({"state": {"state": "serving", "updated": -900.0}}, "unknown"),
-        ({"state": {"state": ["serving"], "updated": 100.0}}, "unknown"),
-        ({"state": {"state": "loading", "updated": True}}, "unknown"),
+        ({"state": {"version": 1, "state": "serving", "updated": -900.0}}, "unknown"),
+        ({"state": {"version": 1, "state": ["serving"], "updated": 100.0}}, "unknown"),
+        ({"state": {"version": 1, "state": "loading", "updated": True}}, "unknown"),
     ],
 )
 def test_a_word_for_what_a_group_does(more: dict[str, Any], state: str) -> None:
     assert console_state.group(facts(**more), "", console_state.Rates(), 100.0)["state"] == state
+
+
+@pytest.mark.parametrize(
+    ("state", "problem"),
+    [
+        ({}, "Its watchdog has said nothing yet."),
+        ({"state": "serving", "updated": 100.0}, "Its watchdog speaks another version than this page: run site.yml."),
+        ({"version": 2, "state": "serving", "updated": 100.0}, "another version"),
+        ({"version": 1, "state": "serving", "updated": -100.0}, "The last word of its watchdog is 3 min 20 s old."),
+        ({"version": 1, "state": "serving", "updated": 3700.0}, "is from 60 min 00 s ahead: a clock was set."),
+        ({"version": 1, "state": "serving", "updated": 130.0}, ""),
+    ],
+)
+def test_why_nothing_is_known_is_said(state: dict[str, Any], problem: str) -> None:
+    found = console_state.group(facts(state=state), "", console_state.Rates(), 100.0)
+    assert (found["state"] == "unknown") == bool(problem)
+    assert problem in found["problem"]
+
+
+def test_a_clock_that_jumps_begins_the_history_anew_and_a_gap_is_a_gap() -> None:
+    history = console_state.History()
+    for now in (1000.0, 1015.0, 1015.0 + 5 * console_state.POINTS):
+        history.add({"a": now}, now)
+    assert history.document()["series"]["a"] == [1015.0 + 5 * console_state.POINTS]
+    history.add({"a": 1.0}, 900.0)
+    history.add({"a": 2.0}, 915.0)
+    assert history.document()["series"]["a"] == [1.0, None, None, 2.0]
 
 
 def test_what_a_watchdog_wrote_is_shown_as_text_and_numbers() -> None:
@@ -93,10 +120,12 @@ def test_another_head_is_known_by_its_metrics() -> None:
     state = {"state": "loading", "healthy": False, "since": 70.0, "completion": {"seconds_ago": 3.0}}
     found = console_state.state_of_metrics(metrics_text(state, 100.0), 200.0)
     assert found == {
+        "version": 1,
         "state": "loading",
         "healthy": False,
         "since": 170.0,
         "updated": 200.0,
         "completion": {"seconds_ago": 3.0},
+        "ranks": {"missing": []},
     }
     assert console_state.state_of_metrics("", 1.0) == {}
