@@ -174,6 +174,7 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
         "in_flight": told.a_count,
         "ready": bool,
         "state": str,
+        "executor": str,
         "line": str,
         "deadline_problem": str,
         "latency": (told.a_time, None),

@@ -76,10 +76,10 @@ def test_a_doubled_and_a_crossed_cable_of_a_ring_of_five_stop_before_a_change(si
     right = ["01p0-02p1", "02p0-03p1", "03p0-04p1", "04p0-05p1", "05p0-01p1"]
     # spark-04's two cables changed places
     crossed = ["01p0-02p1", "02p0-03p1", "03p0-04p0", "04p1-05p1", "05p0-01p1"]
-    five = site("rings-crossed", inventory("five", "ring", 5), 28, wiring=cables(*crossed))
+    five = site("rings-cross", inventory("five", "ring", 5), 28, wiring=cables(*crossed))
     refused(five, "spark-04", "swap the two cables", "cabled now: ", "spark-03 p0=p0 spark-04 p1=p1 spark-05")
     five.lab.destroy()
-    del site.sites["rings-crossed"]
+    del site.sites["rings-cross"]
     doubled = ["01p0-02p1", "02p0-01p1", *right[2:4]]
     five = site("rings-doubled", inventory("five", "ring", 5), 28, wiring=cables(*doubled))
     refused(five, "spark-02", "the plan wants spark-03", "move the end")

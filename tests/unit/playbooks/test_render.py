@@ -53,7 +53,7 @@ def inventory(tmp_path_factory):
 @pytest.fixture(scope="module")
 def ring(tmp_path_factory, inventory):
     dest = tmp_path_factory.mktemp("ring")
-    done = render(dest, inventory)
+    done = render(dest, inventory, "-e", "vllm_serve_executor=ray")
     assert done.returncode == 0, done.stdout + done.stderr
     return dest
 
@@ -140,7 +140,7 @@ def test_the_units_are_those_of_the_engine_that_is_named(tmp_path):
     )
     for settings, starts, program, docker in engines:
         dest = tmp_path / settings.get("engine_runtime", "venv")
-        settings["ray_node_env"] = {"RAY_X": VALUE}
+        settings |= {"ray_node_env": {"RAY_X": VALUE}, "vllm_serve_executor": "ray"}
         done = render(dest, inventory, "-e", json.dumps(settings))
         assert done.returncode == 0, done.stdout + done.stderr
         for name, start in zip(units, starts, strict=True):

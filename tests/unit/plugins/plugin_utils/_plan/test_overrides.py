@@ -142,6 +142,7 @@ def test_the_smaller_recipe_is_not_started_with_the_whole_ones_division(
         vllm_serve_recipe="./whole.yml",
         vllm_serve_degraded_recipe="./two.yml",
         vllm_serve_degraded_after=300,
+        vllm_serve_executor="ray",
         inventory_dir=str(tmp_path),
     )
     if refused:
