@@ -17,8 +17,8 @@ from .._lib import peer
 
 UNIX_TABLE = "/proc/net/unix"
 TCP_TABLE = "/proc/net/tcp"
-#: a state in /proc/net/tcp
-_ESTABLISHED = "01"
+#: states in /proc/net/tcp
+_ESTABLISHED, _LISTENS = "01", "0A"
 
 
 def _rows(table: str, fields: int) -> list[list[str]] | None:
@@ -85,6 +85,10 @@ class TcpEndpoint:
         if rows is None:
             return None
         return sum(1 for row in rows if len(row) == 5 and row[1] == self._local and row[3] == _ESTABLISHED)
+
+    def is_open(self, table: str = TCP_TABLE) -> bool:
+        """Whether somebody listens there, without a connection: some servers have one client at a time."""
+        return any(len(row) == 5 and row[1] == self._local and row[3] == _LISTENS for row in _rows(table, 5) or [])
 
 
 Endpoint = UnixEndpoint | TcpEndpoint

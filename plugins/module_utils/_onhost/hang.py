@@ -99,8 +99,9 @@ def engine_title(command_line: str) -> str:
     first = command_line.split("\0", 1)[0].strip()
     if first.startswith(_RAY_RANK):
         return first
-    if registry.any_is_ours(first):
-        return first
+    # titles that processes give themselves, and names of programs
+    if registry.any_is_ours(name := first.rpartition("/")[2]):
+        return name
     return next((one.program for one in registry.ENGINES.values() if one.command_line.search(command_line)), "")
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from .._lib import files, foreign
 from . import generation, hang, rank_link, serving
+from .engines.base import SERVERS_FIRST
 from .notify import READY, notify
 from .rank_process import RankProcess, drop_caches, process_name_of, served
 
@@ -167,10 +168,17 @@ class Head:
     async def _serve_generation(self) -> int:
         self.admitted = {host: self.members[host].instance for host in self.settings.workers}
         self.rank.load(self.model)
-        await self.rank.start()
+        servers_first = self.rank.engine.launch == SERVERS_FIRST
+        if not servers_first:
+            await self.rank.start()
         self.phase = rank_link.RUN
         self.publish()
         await self._tell_all()
+        if servers_first:
+            if problem := await self._servers():
+                self.say(f"RuntimeError: {problem}")
+                return 1
+            await self.rank.start()
         notify(f"{READY}\nSTATUS=generation {self.generation}")
         ended = asyncio.create_task(self.rank.wait())
         while not ended.done():
@@ -186,6 +194,29 @@ class Head:
         code = ended.result()
         self.say(f"generation {self.generation}: the head's rank ended with {code}")
         return code if 0 < code < 255 else 1
+
+    async def _servers(self) -> str:
+        """Wait until the servers of all workers listen; why they never will, or nothing."""
+        while waiting := [host for host in self.settings.workers if not self._runs(host)]:
+            if self.failure:
+                return self.failure
+            if gone := [host for host in waiting if self._instance(host) != self.admitted[host]]:
+                return f"lost {', '.join(gone)} before its server listened"
+            self.news.clear()
+            self.publish()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self.news.wait(), self.settings.heartbeat)
+        return ""
+
+    def _instance(self, host: str) -> str:
+        return self.members[host].instance if host in self.members else ""
+
+    def _runs(self, host: str) -> bool:
+        """Whether this worker's part of the generation runs."""
+        member = self.members.get(host)
+        if member is None or member.instance != self.admitted[host]:
+            return False
+        return member.state == rank_link.RUNNING and member.generation == self.generation
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         link = rank_link.RankLink(reader, writer, self.settings.silence)

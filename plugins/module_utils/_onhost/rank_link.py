@@ -43,6 +43,10 @@ class RankLinkSettings:
     command: list[str]
     #: the name of the engine's file in engines/
     engine: str = registry.DEFAULT.name
+    #: ``ADDRESS:PORT`` on which this host's part has to listen before the head's begins; empty where it need not
+    listen: str = ""
+    #: seconds until it must
+    listen_patience: float = 60.0
     #: files whose change means that a running rank is not what the play declared
     inputs: list[str] = dataclasses.field(default_factory=list)
     state_path: str = STATE

@@ -18,7 +18,9 @@ from typing import Any
 
 from .._lib import files
 from . import hang, life, progress, serving
+from .endpoint import TcpEndpoint, endpoint_of
 from .engines import registry
+from .engines.base import RANKS
 from .rank_link import LINE_LIMIT, RankError, RankLinkSettings
 
 
@@ -99,7 +101,9 @@ class RankProcess:
 
     def _command(self) -> list[str]:
         command = list(self.settings.command)
-        return self.engine.load(command, self.model) if self.model else command
+        # a server on a worker is told of no model
+        knows = self.settings.is_head or self.engine.launch == RANKS
+        return self.engine.load(command, self.model) if self.model and knows else command
 
     async def start(self) -> None:
         """Raises RankError for a command that cannot be run."""
@@ -141,6 +145,18 @@ class RankProcess:
             rest = rest[-LINE_LIMIT:]
             self.said += len(whole)
             self.lines.extend(line.decode("utf-8", "replace") for line in whole)
+
+    async def listening(self) -> None:
+        """Back when this host's part listens where it has to, or has ended. Raises RankError where it never does."""
+        place = endpoint_of(self.settings.listen)
+        end = time.monotonic() + self.settings.listen_patience
+        while isinstance(place, TcpEndpoint) and not self.exited.is_set() and not place.is_open():
+            if time.monotonic() > end:
+                raise RankError(
+                    f"{self.settings.command[0]} on {self.settings.host} does not listen on {self.settings.listen} "
+                    f"after {self.settings.listen_patience:.0f} s; its log says what it waits for"
+                )
+            await asyncio.sleep(0.05)
 
     def sample(self, asked: bool) -> None:
         """Take a sample in the background: a driver that hangs must not cost the connection to the head."""

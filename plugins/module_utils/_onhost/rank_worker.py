@@ -173,11 +173,15 @@ class Worker:
             self.say(f"generation {generation}: starting the rank")
             try:
                 await self.rank.start()
+                if self.settings.listen:
+                    await self.rank.listening()
             except rank_link.RankError as error:
                 # the head ends the generation with this reason: nobody must wait for a rank that cannot come
                 self.state = rank_link.FAILED
                 await self._report(link, reason=str(error))
                 return str(error)
+            if self.rank.exited.is_set():
+                return ""  # the beat tells the head why
             self.state = rank_link.RUNNING
             notify(f"{READY}\nSTATUS=generation {generation}")
             await self._report(link)

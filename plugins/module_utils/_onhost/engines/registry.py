@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from .base import EngineOnHost
+from .llama_cpp import LLAMA_CPP
 from .vllm import VLLM
 
 #: the engine of a group whose files name none
 DEFAULT = VLLM
-ENGINES: dict[str, EngineOnHost] = {one.name: one for one in (VLLM,)}
+ENGINES: dict[str, EngineOnHost] = {one.name: one for one in (VLLM, LLAMA_CPP)}
 
 #: distributions whose versions say which engine is installed
 PACKAGES = tuple(name for one in ENGINES.values() for name in one.packages)

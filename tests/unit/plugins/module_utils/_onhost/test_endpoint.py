@@ -10,6 +10,7 @@ import socket
 import threading
 from pathlib import Path
 
+import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import endpoint, serving
 
 
@@ -49,3 +50,15 @@ def test_a_port_is_asked_like_a_socket() -> None:
     with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.handle_request, daemon=True).start()
         assert serving.metrics(f"127.0.0.1:{server.server_port}", 10) == "a 1\n"
+
+
+def test_a_listener_is_seen_without_a_connection(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        place = endpoint.TcpEndpoint("127.0.0.1", server.getsockname()[1])
+        assert place.is_open()
+        assert not endpoint.TcpEndpoint("127.0.0.2", place.port).is_open()
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert not place.is_open()
+    assert not place.is_open(str(tmp_path / "absent"))
