@@ -88,7 +88,7 @@ def test_no_secret_is_rendered_and_none_is_made(ring, inventory):
 
 
 def test_the_second_run_changes_nothing_and_check_mode_writes_nothing(ring, inventory, tmp_path):
-    again = render(ring, inventory)
+    again = render(ring, inventory, "-e", "vllm_serve_executor=ray")
     assert again.returncode == 0, again.stdout
     assert all(
         "changed=0" in line for line in again.stdout.splitlines() if line.startswith("spark-0") and "ok=" in line
