@@ -56,6 +56,9 @@ def record(argv: Sequence[str]) -> tuple[int, list[tuple[float, str]]]:
         found.append((round(time.monotonic() - began, 3), decode(data)))
         return data
 
+    # a make in a make says into which folder it goes
+    os.environ.pop("MAKELEVEL", None)
+    os.environ.pop("MAKEFLAGS", None)
     os.environ.update(COLUMNS=str(COLUMNS), LINES=str(ROWS), TERM="xterm-256color")
     status = pty.spawn(list(argv), read)
     return os.waitstatus_to_exitcode(status), found

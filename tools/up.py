@@ -120,7 +120,7 @@ def main() -> None:
     say("")
     say(f"endpoint   {endpoint}")
     say(f"page       {front.page_url(endpoint)}")
-    say(f"API key    {secrets}")
+    say(f"API key    {secrets.relative_to(TOP)}")
     say(f"model      {model}")
     say("")
     for name, value in stages.seconds.items():
