@@ -373,21 +373,18 @@ class ActionModule(ClusterAction):
     def _models(
         self, head: Mapping[str, Any], serving: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, Any]:
-        """Bytes of each model that hosts are to have, and why the controller cannot download what it lacks of them.
-
-        The stage hosts reports that with all else, so it is known before the first change.
-        """
+        """Bytes of each model that hosts are to have, or why one cannot be fetched, which the stage hosts reports."""
         if "model_store" not in play_roles.in_run(self.vars):
             return {}
         given = head.get("model_store_models") or serving.get("models") or []
         try:
-            caches = hub_card.caches_of(nodes, head)
-            found = hub_card.models_of(given, Record(self.vars.get("inventory_dir")), caches=caches)
+            record, caches = Record(self.vars.get("inventory_dir")), hub_card.caches_of(nodes, head)
+            found = hub_card.models_of(given, record, caches=caches, how=hub_card.how_of(head))
         except hub.HubError as error:
             return {"store_problems": [f"model_store_models: {error}"]}
         for download in found.downloads:
             self.tell(f"sparkthor: {download.line()}")
-        return {"store_bytes": found.sizes}
+        return found.planned()
 
     def _revisions(
         self, head: Mapping[str, Any], serving: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]]
@@ -523,6 +520,7 @@ class ActionModule(ClusterAction):
         own = self.vars.get("sparkthor_cluster") or {}
         plans = [hostvars[host].get("sparkthor_cluster") or {} for host in fabric] if own.get("group") else [own]
         store = dict.fromkeys(problem for plan in plans for problem in plan.get("store_problems") or ())
+        refused = hub_card.with_controller(refused, plans)
         self._fail([*errors, *store, *(_placed(message, hosts) for message, hosts in refused.items())])
         for plan in {plan.get("group"): plan for plan in plans}.values():
             for line in changes.announced(plan, fabric, nodes) if plan else ():

@@ -21,7 +21,7 @@ display = Display()
 
 class ActionModule(ModelAction):
     # the fabric plan of a big cluster above all
-    CONTROLLER_ONLY = ("results", "run", "fabric", "head", "shape", "streams", "port", "step")
+    CONTROLLER_ONLY = ("results", "fetch", "run", "fabric", "head", "shape", "streams", "port", "step")
 
     def step(self) -> dict[str, Any]:
         """A step of the copy, each on all hosts."""

@@ -36,6 +36,13 @@ options:
     type: list
     elements: str
     default: []
+  fetch:
+    description:
+      - Who fetches a file of the hub that neither the controller nor a host has. V(auto) is the controller where it has
+        room, else the host. The hub's own layout, and what lies behind a URL, is always the controller's.
+    type: str
+    choices: [auto, controller, host]
+    default: auto
   deliver:
     description:
       - V(direct) sends what is missing over the connection of the task, and lets the models' names lead to it.
@@ -115,6 +122,7 @@ def main() -> None:
             **models.ARGUMENTS,
             "verify": {"type": "str", "choices": ["fast", "full"], "default": "fast"},
             "hub_caches": {"type": "list", "elements": "str", "default": []},
+            "fetch": {"type": "str", "choices": ["auto", "controller", "host"], "default": "auto"},
             "deliver": {"type": "str", "choices": ["direct", "fabric"], "default": "direct"},
         },
         supports_check_mode=True,

@@ -43,6 +43,11 @@ options:
     description: Host that the controller sends to if all lack the same.
     type: str
     default: ''
+  fetch:
+    description: As of M(sparkthor.cluster.model_copy).
+    type: str
+    choices: [auto, controller, host]
+    default: auto
   shape:
     description:
       - With V(chain) each host sends to one other host.
@@ -108,6 +113,7 @@ def main() -> None:
             "run": {"type": "str", "default": "__model_store_run"},
             "fabric": {"type": "dict", "default": {}},
             "head": {"type": "str", "default": ""},
+            "fetch": {"type": "str", "choices": ["auto", "controller", "host"], "default": "auto"},
             "shape": {"type": "str", "choices": ["chain", "tree"], "default": "chain"},
             "streams": {"type": "int", "default": 2},
             "port": {"type": "int", "default": 29870},

@@ -226,6 +226,9 @@ class Store:
         """Take in uploaded files: a bundle (tar, members named by their SHA-256) or a piece of one content."""
         self._arrivals.receive(parts)
 
+    def drop_parts(self, sha256: str) -> None:
+        self._arrivals.drop_parts(sha256)
+
     @property
     def incoming(self) -> str:
         self._arrivals.make()

@@ -207,6 +207,7 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
     },
     "engine_image_pull": {"pulled": _LISTS, "pulling": bool, "saved": object},
     "engine_trial": {"trial": {}, "left_out": str},
+    "store_fetch": {"have": told.a_count, "problem": str},
     "store_receive": {},
     "model_copy": _COPIED,
     "model_fanout": {**_COPIED, "received_bytes": told.a_count, "parts": object},

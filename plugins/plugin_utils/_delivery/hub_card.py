@@ -26,7 +26,13 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import hub_caches
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import human
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import valid_sha256
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, hub_outline, models, push
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import (
+    hub,
+    hub_fetch,
+    hub_outline,
+    models,
+    push,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import Record
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import model_source
 
@@ -55,13 +61,15 @@ class Download(NamedTuple):
     cache: str
     host: str = ""  # whose own cache has most of it
     there: int = 0
+    by_host: str = ""  # why a host fetches it and not the controller; empty where the controller does
 
     def line(self) -> str:
         minutes = self.lacking / ASSUMED_RATE / 60
         here = f", {human(self.size - self.missing)} of it are in {self.cache}" if self.missing < self.size else ""
         if self.host:
             here += f", {human(self.there)} are in a hub cache of {self.host} and taken from there"
-        return f"{self.source}: {human(self.size)}{here}; to fetch {human(self.lacking)}, {minutes:.0f} min at 100 MB/s"
+        line = f"{self.source}: {human(self.size)}{here}; to fetch {human(self.lacking)}, {minutes:.0f} min at 100 MB/s"
+        return f"{line}, by the first host: {self.by_host}" if self.by_host else line
 
     @property
     def lacking(self) -> int:
@@ -143,11 +151,27 @@ def caches_of(nodes: Mapping[str, Mapping[str, Any]], variables: Mapping[str, An
     return {host: node.get("hub_models") or {} for host, node in nodes.items()}
 
 
+def how_of(variables: Mapping[str, Any]) -> str:
+    """Who fetches what is nowhere yet."""
+    return str(variables.get("model_store_fetch") or hub_fetch.AUTO)
+
+
 class Models(NamedTuple):
     """What is known of declared models before one is fetched."""
 
     sizes: dict[str, int]  # bytes of each on a host, by its name in the store
     downloads: list[Download]
+
+    def planned(self) -> dict[str, Any]:
+        """What the plan keeps of it for the check of the hosts' room."""
+        there = next((one.by_host for one in self.downloads if one.by_host), "")
+        return {"store_bytes": self.sizes, **({"store_fetched_there": there} if there else {})}
+
+
+def with_controller(refused: Mapping[str, list[str]], plans: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Of models that hosts have no room for, why the controller does not fetch them either; hosts by message."""
+    there = next((f"; {plan['store_fetched_there']}" for plan in plans if plan.get("store_fetched_there")), "")
+    return {text + there * text.startswith("model_store_models: "): hosts for text, hosts in refused.items()}
 
 
 def models_of(
@@ -155,11 +179,12 @@ def models_of(
     record: Record,
     client: Any = None,
     caches: Mapping[str, Mapping[str, int]] | None = None,
+    how: str = hub_fetch.CONTROLLER,
 ) -> Models:
-    """Every download is proved to be there, open to us, and to have room on the controller; nothing is fetched.
+    """Every download is proved to be there, open to us, and to have room where it goes; nothing is fetched.
 
-    What lies behind a URL is not counted. ``caches`` are the bytes of each model in the hub caches of hosts. Raises
-    HubError.
+    What lies behind a URL is not counted. ``caches`` are the bytes of each model in the hub caches of hosts; ``how``
+    says who fetches (``model_store_fetch``). The hosts' room is asked for by whoever knows them. Raises HubError.
     """
     found = Models({}, [])
     for model in models.with_recorded(list(given), record):
@@ -196,9 +221,18 @@ def models_of(
         # of half a model nobody knows here which half: what the controller lacks of it is fetched
         whole_there = 0 < sum(file.size for file in files if valid_sha256(file.blob)) <= there
         there_of = (host, min(there, lacking)) if whole_there and model.get("layout", "flat") == "flat" else ("", 0)
-        found.downloads.append(Download(name, source, found.sizes[name], lacking, cache, *there_of))
-        if problem := hub.room_problem(source, cache, sum(one.lacking for one in found.downloads)):
-            raise hub.HubError(f"{name}: {problem}")
+        download = Download(name, source, found.sizes[name], lacking, cache, *there_of)
+        mine = sum(one.lacking for one in [*found.downloads, download] if not one.by_host)
+        problem = hub.room_problem(source, cache, mine)
+        # the hub's layout is made of a whole snapshot, and of a model without large files a host knows no SHA-256
+        able = model.get("layout", "flat") == "flat" and any(valid_sha256(file.blob) for file in files)
+        if able and how == hub_fetch.HOST:
+            download = download._replace(by_host="model_store_fetch says so")
+        elif able and problem and how == hub_fetch.AUTO:
+            download = download._replace(by_host=f"{human(hub.free_bytes(cache))} are free on the controller")
+        elif problem:
+            raise hub.HubError(f"{name}: {problem}" + (", or set model_store_fetch: host" if able else ""))
+        found.downloads.append(download)
     return found
 
 

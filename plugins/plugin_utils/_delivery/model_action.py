@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,11 +13,26 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content i
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import StoreError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.models import ARGUMENTS
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.progress_line import ProgressLine, terminal
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import fanout, models, push
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import fanout, hub, hub_fetch, models, push
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import Record
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fanout_routes
 
 _COPY = ("root", "models", "verify", "hub_caches", "deliver")
+#: calls in a row without a byte after which a host's download has failed
+FETCH_TRIES = 3
+
+
+class Arrived:
+    """How far downloads of a host are, all of them together; as text with the rate and the seconds that are left."""
+
+    def __init__(self, total: int, already: int) -> None:
+        self.bytes = self._before = already
+        self._total, self._began = total, time.monotonic()
+
+    def __str__(self) -> str:
+        rate = (self.bytes - self._before) / max(time.monotonic() - self._began, 0.001)
+        left = f", {(self._total - self.bytes) / rate:.0f} s left" if rate and self.bytes < self._total else ""
+        return f"{human(self.bytes)} of {human(self._total)}, {human(rate)}/s{left}"
 
 
 class ModelAction(push.StoreAction):
@@ -26,7 +42,7 @@ class ModelAction(push.StoreAction):
     OWN = frozenset(("nodes", "revisions", "run", "seed", "sent_bytes", "wheels"))
     ERRORS = (fanout_routes.RouteError, fanout.RunError, StoreError)
     #: what the host's side has no use for
-    CONTROLLER_ONLY: tuple[str, ...] = ("results",)
+    CONTROLLER_ONLY: tuple[str, ...] = ("results", "fetch")
     #: the variable with the results of the hosts, unless the task names another
     RESULTS = "__model_store_check"
 
@@ -96,12 +112,14 @@ class ModelAction(push.StoreAction):
 
     def _send(self, folders: dict[str, Any], outcome: dict[str, Any], deliver: str) -> dict[str, Any]:
         """Bring what the host needs, and the result of the comparison after that."""
+        fetched = self._fetch_there(folders, outcome["need"])
+        need = [item for item in outcome["need"] if item["sha256"] not in fetched]
         entries_of: dict[str, Any] = {}
-        for folder, entries in self._fetch(folders, outcome["need"]).values():
+        for folder, entries in self._fetch(folders, need).values():
             for entry in entries:
                 entries_of.setdefault(entry.sha256, (folder, entry))
         wanted = []
-        for item in outcome["need"]:
+        for item in need:
             folder, entry = entries_of[item["sha256"]]
             if not folder:
                 # of files that hosts alone have nothing lies on the controller, whatever path they name
@@ -109,9 +127,52 @@ class ModelAction(push.StoreAction):
                     f"host {self.host}: no host has {entry.path} any more that said it had it: run again"
                 )
             wanted += push.contents(folder, [entry], [item])
-        sent = self._bring("models", wanted, str(self._args.get("root") or ARGUMENTS["root"]["default"]))
+        sent = self._bring("models", wanted, self._root) if wanted else 0
         last = self._copy(deliver=deliver, verify="fast")
         return self._arrived("files", outcome, last, sent)
+
+    @property
+    def _root(self) -> str:
+        return str(self._args.get("root") or ARGUMENTS["root"]["default"])
+
+    def _fetch_there(self, folders: dict[str, Any], need: Sequence[Mapping[str, Any]]) -> set[str]:
+        """Have the host fetch what the controller has no room for; the SHA-256 of all that it fetched."""
+        how = str(self._task.args.get("fetch") or hub_fetch.AUTO)
+        files = hub_fetch.files_for_host(how, self._args["models"], folders, need)
+        have = {item["sha256"]: int(item["have"]) for item in need}
+        arrived = Arrived(sum(file.size for file in files), sum(have[file.sha256] for file in files))
+        line = ProgressLine(terminal(), self._display.display, self._display.columns)
+        try:
+            for file in files:
+                here, silent = have[file.sha256], 0
+                while True:
+                    answer = self._fetch_more(file)
+                    arrived.bytes += int(answer["have"]) - here
+                    silent = 0 if answer["have"] > here else silent + 1
+                    here = int(answer["have"])
+                    line.tell(f"{self.host}: {file.repo} from the hub: {arrived}")
+                    if here == file.size:
+                        break
+                    if silent == FETCH_TRIES:
+                        raise AnsibleActionFail(
+                            f"host {self.host}: {file.path} of {file.repo} could not be fetched there: "
+                            f"{answer['problem'] or 'nothing arrives'}. Give the host a way to the hub, or set "
+                            "model_store_fetch: controller. What arrived is kept: run again"
+                        )
+        finally:
+            line.end()
+        return {file.sha256 for file in files}
+
+    def _fetch_more(self, file: hub_fetch.HubFile) -> dict[str, Any]:
+        try:
+            url = hub_fetch.address(file)
+        except hub.HubError as error:
+            raise AnsibleActionFail(f"model_store_models: {error}") from error
+        asked = {"root": self._root, "sha256": file.sha256, "size": file.size, "url": url}
+        answer = self.execute("store_fetch", asked)
+        if answer.get("failed"):
+            raise AnsibleActionFail(f"host {self.host}: {answer.get('msg', answer)}")
+        return answer
 
     def _in_use(self) -> list[str]:
         """Revisions that any host serves with or served with last: a worker of Ray loads what the head names."""

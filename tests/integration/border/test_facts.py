@@ -47,6 +47,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "os_update": {"state": "planned"},
     "ray_info": {},
     "rdma_info": {},
+    "store_fetch": {"root": "/nowhere", "sha256": "0" * 64, "size": 1, "url": "http://127.0.0.1:1/x"},
     "store_receive": {"root": "/nowhere", "parts": []},
     "vllm_options": {},
     "vllm_service": {"state": "kept"},

@@ -341,7 +341,7 @@ def test_only_a_run_that_copies_models_asks_for_them(monkeypatch):
     download = hub_card.Download("m", "owner/model", 2**30, 2**29, "/cache")
     told = []
     monkeypatch.setattr(
-        hub_card, "models_of", lambda *_given, caches: told.append(caches) or hub_card.Models({"m": 5}, [download])
+        hub_card, "models_of", lambda *_given, caches, how: told.append(caches) or hub_card.Models({"m": 5}, [download])
     )
     nodes = {"a": {"hub_models": {"owner/model": 9}}, "b": {}}
     assert hub_action(["firewall"])._models({}, {}, nodes) == {}
@@ -378,7 +378,8 @@ def test_one_revision_is_planned_for_all_hosts(monkeypatch, tmp_path):
 
 
 def test_what_cannot_be_downloaded_is_reported_with_the_rest(monkeypatch):
-    def gated(*_given, caches):
+    def gated(*_given, caches, how):
+        assert how == "auto"
         raise hub.HubError("m: owner/model is gated")
 
     monkeypatch.setattr(hub_card, "models_of", gated)

@@ -13,7 +13,13 @@ import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action import model_copy, model_fanout
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Entry
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import fanout, hub, hub_outline, push
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import (
+    fanout,
+    hub,
+    hub_fetch,
+    hub_outline,
+    push,
+)
 
 from tests.unit.delivery import Courier, act
 
@@ -149,6 +155,46 @@ def test_what_no_host_has_is_downloaded_when_it_is_sent(
         ["store_receive", "model_copy"],
         False,
     )
+
+
+@pytest.fixture
+def addressed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    asked: list[str] = []
+
+    def address(file: hub_fetch.HubFile) -> str:
+        asked.append(file.path)
+        return f"https://hub/{file.commit}/{file.path}?{len(asked)}"
+
+    monkeypatch.setattr(hub_fetch, "address", address)
+    return asked
+
+
+@pytest.mark.parametrize("how", ["host", "auto"])
+def test_what_the_controller_has_no_room_for_the_seed_fetches(
+    lacking: dict[str, Any], outlined: list[bool], addressed: list[str], monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(hub_fetch, "free_bytes", lambda _folder: 0)
+    args, variables = outlined_step("seed", {f"spark-0{number}": [lacking, BIG] for number in (1, 2)})
+    answers = [{"changed": True, "have": 3, "problem": ""}, {"changed": True, "have": 7, "problem": ""}]
+    answers += [{"changed": True}, {"changed": True}, {"changed": False, "parts": {WEIGHTS.sha256: ["9" * 64]}}]
+    _result, calls = act(model_fanout, monkeypatch, {**args, "fetch": how}, answers, **variables)
+    # twice, each time from where the hub says that it is now; the small file comes from here, and nothing is fetched
+    assert calls.modules == ["store_fetch", "store_fetch", "store_receive", "model_copy", "model_fanout"]
+    assert [call["url"] for call in calls[:2]] == [f"https://hub/{'c' * 40}/{WEIGHTS.path}?{n}" for n in (1, 2)]
+    assert (calls[0]["sha256"], calls[0]["size"]) == (WEIGHTS.sha256, 7)
+    assert outlined == []
+    # the next step tells the others the parts that the seed read of it
+    assert json.loads(calls[4]["job"])["wanted"] == [WEIGHTS.sha256]
+
+
+def test_a_host_without_a_way_to_the_hub_is_named(
+    lacking: dict[str, Any], outlined: list[bool], addressed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    args, variables = outlined_step("seed", {"spark-01": [lacking, BIG]})
+    answers = [{"changed": True, "have": 0, "problem": "hub.example: timed out"} for _try in range(3)]
+    with pytest.raises(AnsibleActionFail, match=r"host spark-01: model.safetensors of owner/tiny .* timed out\. Give"):
+        act(model_fanout, monkeypatch, {**args, "fetch": "host"}, answers, **variables)
+    assert (answers, outlined) == ([], [])
 
 
 def test_a_job_holds_route_parts_and_key(model: Path, lacking: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

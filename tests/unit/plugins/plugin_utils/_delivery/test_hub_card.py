@@ -235,6 +235,29 @@ def test_a_disk_of_the_controller_that_is_too_small_for_all_of_them(
         hub_card.models_of(given, record)
 
 
+@pytest.mark.parametrize(
+    ("how", "why"), [("auto", "100 B are free on the controller"), ("host", "model_store_fetch says so")]
+)
+def test_a_host_fetches_what_the_controller_has_no_room_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, why: str
+) -> None:
+    monkeypatch.setattr(hub, "free_bytes", lambda _path: 100)
+    record, given = Record(str(tmp_path)), [{"name": "small", "source": "owner/pickled"}]
+    with pytest.raises(hub.HubError, match=r"more on the controller .*, or set model_store_fetch: host$"):
+        hub_card.models_of(given, record, how="controller")
+    found = hub_card.models_of(given, record, how=how)
+    # the hosts' room is asked for by the sizes
+    assert found.sizes == {"small": 4098}
+    assert found.downloads[0].line().endswith(f"min at 100 MB/s, by the first host: {why}")
+    # where neither has room, both are told
+    refused = {"model_store_models: small needs 4.2 KiB more": ["a"], "another: thing": ["b"]}
+    both = hub_card.with_controller(refused, [found.planned()])
+    assert both == {f"model_store_models: small needs 4.2 KiB more; {why}": ["a"], "another: thing": ["b"]}
+    assert hub_card.with_controller(refused, [{}]) == refused
+    with pytest.raises(hub.HubError, match="more on the controller"):
+        hub_card.models_of([{**given[0], "layout": "hub"}], record, how=how)
+
+
 @pytest.mark.parametrize("there", [0, 4095, 4096])
 def test_what_a_host_has_in_its_own_cache_needs_no_download_and_no_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: int
