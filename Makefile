@@ -67,6 +67,10 @@ molecule: venv ## one scenario on the lab: make molecule SCENARIO=default
 docs: venv ## the site, in .lab/docs/html
 	@tools/docs.sh $(ARGS)
 
+.PHONY: changelog
+changelog: venv ## CHANGELOG.rst of a release from the fragments: make changelog VERSION=0.2.0
+	@$(if $(VERSION),,echo "make changelog: name the version, as in VERSION=0.2.0" >&2; exit 2;) tools/changelog.sh $(VERSION)
+
 .PHONY: release
 release: venv ## the built collection, in .lab/release; make release TAG=v0.2.0 checks tag, version and changelog first
 	@$(PY) -m tools.release $(if $(TAG),--tag $(TAG))

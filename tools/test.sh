@@ -92,6 +92,7 @@ sanity() {
 docs() {
   begin "the site"
   tools/docs.sh
+  pytest -q tests/integration/site
 }
 
 scenario() {
