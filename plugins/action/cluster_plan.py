@@ -133,7 +133,7 @@ class ActionModule(ClusterAction):
             if serving := cluster.get("serving"):
                 engine = runtime.Runtime(serving["runtime"], serving["runtime_why"])
                 starter = executor.sentence(serving, arguments["assumed"])
-                for line in (engine.sentence(), starter, serving["outlook"], *serving["goal"].get("others", ())):
+                for line in (engine.sentence(), starter, serving["outlook"], *serving["told"]):
                     self.tell(f"sparkthor: {line}")
         return outcome
 

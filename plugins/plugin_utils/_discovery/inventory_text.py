@@ -8,6 +8,7 @@ What Ansible reads as an inventory it also runs, so nothing that a machine said 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import yaml
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._discovery.proposal import Machine, Proposal
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ring import OPEN
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe_catalogue
 
 HOSTS, VARIABLES = "hosts.yml", "group_vars/cluster.yml"
 
@@ -111,9 +112,23 @@ def _variables(found: Proposal, user: str, port: int) -> str:
     name, cages = _cages(found)
     if cages and _alike(cages):
         text += _comments(["0 is next to the RJ45 port"]) + _yaml({name: next(iter(cages.values()))})
-    if found.topology == "ring" and len(found.hosts) >= OPEN:
-        text += _comments(["Ranks follow the cables, which Ray's do not"]) + _yaml({"vllm_serve_executor": "mp"})
-    return text + "\n# What to serve: a name of recipes/.\n# vllm_serve_recipe: qwen3-30b-a3b-thinking-fp8\n"
+    return text + "\n" + _served(found)
+
+
+def _served(found: Proposal) -> str:
+    name = _fastest(found.topology, tuple(sorted(machine.kind for machine in found.hosts)))
+    if not name:
+        return "# What to serve: a name of recipes/.\n# vllm_serve_recipe: qwen3-30b-a3b-thinking-fp8\n"
+    told = "What to serve: the fastest recipe for these machines; recipe.yml -i INVENTORY lists all"
+    return _comments([told]) + _yaml({"vllm_serve_recipe": name})
+
+
+@functools.cache
+def _fastest(topology: str, kinds: tuple[str, ...]) -> str:
+    """The fastest recipe of the collection for such machines that needs no acknowledgement; empty without one."""
+    by_host = {f"host-{number}": kind for number, kind in enumerate(kinds)}
+    rows = recipe_catalogue.fastest(recipe_catalogue.runs(list(by_host), topology, by_host, None))
+    return next((str(row["name"]) for row in rows if not row["acknowledge"]), "")
 
 
 def _comments(notes: Iterable[str]) -> str:

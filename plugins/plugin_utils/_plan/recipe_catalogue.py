@@ -326,13 +326,34 @@ def chosen_lines(
     # the lab computes on CPUs, whose memory bandwidth nobody planned with
     if not speed or name.startswith("tiny-"):
         return lines
-    faster = [
-        f"{row['name']} ({outlook.words(row['tokens_per_second'])})"
-        for row in runs(hosts, topology, kinds, None)
-        if row["verdict"] != REFUSED and (row["tokens_per_second"] or [0])[0] > speed[0]
-    ]
-    what = ", ".join(faster) or "no recipe of the collection"
-    return [*lines, f"faster on these hosts together: {what}; recipe.yml -i INVENTORY shows what else they can run"]
+    rows = fastest(runs(hosts, topology, kinds, None))
+    own = max([speed[0], *(row_speed(row) for row in rows if row["name"] == name)])
+    faster = [row for row in rows if row["name"] != name and row_speed(row) > own]
+    what = ", ".join(f"{row['name']} ({_speed_words(row)})" for row in faster) or "no recipe of the collection"
+    lines.append(f"faster on these hosts together: {what}; recipe.yml -i INVENTORY shows what else they can run")
+    if faster:
+        needs = faster[0]["acknowledge"]
+        more = f", with vllm_serve_acknowledged: [{', '.join(needs)}]" if needs else ""
+        lines.append(f"to switch to the first of them: vllm_serve_recipe: {faster[0]['name']}{more} (switch_model.yml)")
+    return lines
+
+
+def row_speed(row: Mapping[str, Any]) -> float:
+    """Tokens/s of one stream by which recipes are ranked: measured with the weights and hosts of the row, else planned."""
+    seen = [one["tokens_per_second"] for one in row["measured"] if one["streams"] == 1 and not one.get("weights")]
+    return float(max(seen, default=0) or (row["tokens_per_second"] or [0])[0])
+
+
+def _speed_words(row: Mapping[str, Any]) -> str:
+    planned = (row["tokens_per_second"] or [0])[0]
+    number = row_speed(row)
+    return outlook.words(row["tokens_per_second"]) if number == planned else f"measured by others {number:g}"
+
+
+def fastest(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those that can be run, the fastest first; of those without an acknowledgement all before the others."""
+    possible = [row for row in rows if row["verdict"] != REFUSED and row_speed(row)]
+    return sorted(possible, key=lambda row: (bool(row["acknowledge"]), -row_speed(row)))
 
 
 def show(recipe: str, folder: str = _recipe.SHIPPED) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import model_source
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     environment,
+    known_good,
     measured,
     vllm_args,
     vllm_config,
@@ -23,7 +24,7 @@ _KNOWN = frozenset(
         *_REQUIRED,
         *("revision", "served_model_name", "image", "image_digest", "vllm", "kinds", "topologies", "split"),
         *("max_model_len", "args_below", "reasons", "environment", "fallbacks", "differences"),
-        *("draft_config", "draft_weights_bytes", "measured", "executor"),
+        *("draft_config", "draft_weights_bytes", "measured", "executor", "known_good"),
         *("weights_bytes", "active_bytes", "config", "source", "untranslated", "splits", "gpu_memory_gib"),
         "answers",
     )
@@ -130,6 +131,9 @@ def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
     what, fix = measured.problem(data.get("measured", []))
     if what:
         raise RecipeError(f"vllm_serve_recipe={called!r}: {what}. {fix}")
+    what, fix = known_good.problem_of_known_good(data.get("known_good", {}))
+    if what:
+        raise RecipeError(f"vllm_serve_recipe={called!r}: {what}. {fix}")
     if data["runtime"] not in ("venv", "container"):
         raise RecipeError(f"vllm_serve_recipe={called!r}: runtime {data['runtime']!r} is not venv or container.")
     if data.get("executor", "") not in ("", "ray", "mp"):
@@ -172,6 +176,7 @@ def _defaults() -> dict[str, Any]:
         "draft_weights_bytes": None,
         "measured": [],
         "executor": "",
+        "known_good": {},
         "source": "sparkthor",
         "untranslated": [],
     }

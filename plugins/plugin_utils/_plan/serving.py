@@ -25,6 +25,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     engine_version,
     executor,
     goal,
+    known_good,
     outlook,
     overrides,
     parallel,
@@ -135,6 +136,10 @@ def plan_serving(
         **{"engine": engine.name, "runtime": runtime.name, "runtime_why": runtime.why},
         **{"executor": starter.name, "executor_why": starter.why},
         "goal": split._asdict() if split else {},
+        "told": [
+            *(split.others if split else ()),
+            *known_good.differs(data.get("known_good") or {}, plan["name"], {host: nodes[host] for host in hosts}),
+        ],
         "outlook": outlook.line(plan, _over_tcp(cluster, plan)),
     }
 

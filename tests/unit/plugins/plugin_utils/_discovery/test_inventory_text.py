@@ -16,6 +16,7 @@ import yaml
 from ansible.template import trust_as_template
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._discovery import inventory_text
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._discovery.proposal import Machine, Proposal
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe_catalogue
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_inventory import fabric_problems
 
 from tests.unit.plugins.plugin_utils._discovery.test_proposal import HOSTILE_NAMES, Lan
@@ -41,6 +42,17 @@ def test_a_pair(cage: int) -> None:
         assert (head["a"]["fabric_cage"], workers["b"]["fabric_cage"]) == (1, 0)
     cages = {"a": 1, "b": cage}
     assert fabric_problems(variables["fabric_topology"], ["a", "b"], variables["fabric_cidr"], cages) == []
+
+
+def test_it_serves_the_fastest_recipe_for_the_machines() -> None:
+    _hosts, variables = read(Lan("a").propose())
+    rows = recipe_catalogue.fastest(recipe_catalogue.runs(["a"], "lan", {"a": "spark"}, None))
+    assert variables["vllm_serve_recipe"] == rows[0]["name"]
+    assert rows[0]["hosts"] == 1
+    assert rows[0]["acknowledge"] == []
+    # of machines for which there is none, one is shown as a comment
+    _hosts, variables = read(Lan("ab", thors="t").propose())
+    assert "vllm_serve_recipe" not in variables
 
 
 def test_texts_of_ansible_are_texts() -> None:

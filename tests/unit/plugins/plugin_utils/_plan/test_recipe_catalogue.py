@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -116,6 +117,26 @@ def test_padded_heads_are_planned_with_an_acknowledgement(tmp_path: Path) -> Non
     assert (row["verdict"], row["acknowledge"], row["split"]) == ("acknowledge", ["padded-heads"], "TP=3 PP=1")
 
 
+def test_what_was_measured_ranks_before_what_is_planned_and_no_acknowledgement_before_one() -> None:
+    def row(name: str, planned: float, *measured: dict[str, Any], **more: Any) -> dict[str, Any]:
+        told = {"verdict": catalogue.PLANNED, "acknowledge": [], **more}
+        return {"name": name, "tokens_per_second": [planned, 2 * planned], "measured": list(measured), **told}
+
+    one = {"tokens_per_second": 97.7, "streams": 1}
+    rows = [
+        row("planned", 50.0),
+        row("measured", 20.0, one, {**one, "streams": 8, "tokens_per_second": 500}),
+        row("of other weights", 30.0, {**one, "weights": "of another owner"}),
+        row("acknowledged", 200.0, acknowledge=["trust-remote-code"]),
+        row("refused", 300.0, verdict=catalogue.REFUSED),
+        row("unknown", 0.0),
+    ]
+    assert [one["name"] for one in catalogue.fastest(rows)] == [
+        *("measured", "planned", "of other weights", "acknowledged"),
+    ]
+    assert [catalogue.row_speed(one) for one in rows[:3]] == [50.0, 97.7, 30.0]
+
+
 def test_the_chosen_row_says_what_would_be_faster() -> None:
     hosts = ["a", "b"]
     memory = {
@@ -123,7 +144,7 @@ def test_the_chosen_row_says_what_would_be_faster() -> None:
         **{"tokens_per_second": {outlook.ANY: [17.0, 25.0]}, "verdict": "fits"},
     }
     serving = {"recipe": "qwen3-235b-a22b-nvfp4", "memory": memory, "tensor_parallel": 2, "pipeline_parallel": 1}
-    chosen, faster = catalogue.chosen_lines(serving, hosts, "direct", {})
+    chosen, faster, switch = catalogue.chosen_lines(serving, hosts, "direct", {})
     assert chosen == (
         "chosen: qwen3-235b-a22b-nvfp4, TP=2 PP=1, fits, 134 GB, 12.27 requests of 32,768 tokens at once, "
         f"{outlook.words(outlook.speed(memory))} tokens/s planned for one stream"
@@ -131,6 +152,8 @@ def test_the_chosen_row_says_what_would_be_faster() -> None:
     assert faster.startswith("faster on these hosts together: ")
     assert "qwen3-30b-a3b-thinking-fp8 (" in faster
     assert "qwen3-235b-a22b-nvfp4" not in faster
+    first = faster.removeprefix("faster on these hosts together: ").partition(" (")[0]
+    assert switch == f"to switch to the first of them: vllm_serve_recipe: {first} (switch_model.yml)"
     fastest = {**serving, "memory": {**memory, "tokens_per_second": {outlook.ANY: [4000.0, 9000.0]}}}
     assert "no recipe of the collection" in catalogue.chosen_lines(fastest, hosts, "direct", {})[1]
     assert len(catalogue.chosen_lines({**serving, "recipe": "tiny-smollm2"}, hosts, "direct", {})) == 1
