@@ -339,7 +339,7 @@ def chosen_lines(
 
 
 def row_speed(row: Mapping[str, Any]) -> float:
-    """Tokens/s of one stream by which recipes are ranked: measured with the weights and hosts of the row, else planned."""
+    """Tokens/s of one stream, by which recipes are ranked: measured with these weights, else as planned at least."""
     seen = [one["tokens_per_second"] for one in row["measured"] if one["streams"] == 1 and not one.get("weights")]
     return float(max(seen, default=0) or (row["tokens_per_second"] or [0])[0])
 

@@ -136,12 +136,15 @@ def plan_serving(
         **{"engine": engine.name, "runtime": runtime.name, "runtime_why": runtime.why},
         **{"executor": starter.name, "executor_why": starter.why},
         "goal": split._asdict() if split else {},
-        "told": [
-            *(split.others if split else ()),
-            *known_good.differs(data.get("known_good") or {}, plan["name"], {host: nodes[host] for host in hosts}),
-        ],
+        "told": _told(split, data, {host: nodes[host] for host in hosts}),
         "outlook": outlook.line(plan, _over_tcp(cluster, plan)),
     }
+
+
+def _told(split: goal.GoalChoice | None, data: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What the run says beside the plan: of other splits, and of hosts that differ from what the recipe served with."""
+    known = known_good.differs(data.get("known_good") or {}, str(data["name"]), nodes)
+    return [*(split.others if split else ()), *known]
 
 
 def _known(

@@ -39,6 +39,10 @@ def render(dest: Path, inventory: Path, *arguments: str) -> subprocess.Completed
     )
 
 
+#: the image of this inventory has no Ray, so that its ranks are started without unless it is asked for
+BY_RAY = ("-e", json.dumps({"vllm_serve_executor": "ray"}))
+
+
 def files(dest: Path) -> dict[str, str]:
     return {str(path.relative_to(dest)): path.read_text() for path in dest.rglob("*") if path.is_file()}
 
@@ -53,7 +57,7 @@ def inventory(tmp_path_factory):
 @pytest.fixture(scope="module")
 def ring(tmp_path_factory, inventory):
     dest = tmp_path_factory.mktemp("ring")
-    done = render(dest, inventory, "-e", "vllm_serve_executor=ray")
+    done = render(dest, inventory, *BY_RAY)
     assert done.returncode == 0, done.stdout + done.stderr
     return dest
 
@@ -82,18 +86,29 @@ def test_only_the_head_serves(ring):
     assert serving["pipeline-parallel-size"] == 3
 
 
+def test_without_ray_every_host_has_its_rank(tmp_path, inventory):
+    done = render(tmp_path, inventory)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = "ranks started by mp, without Ray (assumed): nvcr.io/nvidia/vllm:26.10-py3 has no Ray"
+    assert told in " ".join(done.stdout.split()), done.stdout
+    found = files(tmp_path)
+    for ending in ("/vllm.yaml", "/group.json", "/sparkthor-vllm.service"):
+        assert sum(name.endswith(ending) for name in found) == 3, ending
+    assert not [name for name in found if name.endswith(("sparkthor-ray.service", "/ray.env", "/ray.json"))]
+
+
 def test_no_secret_is_rendered_and_none_is_made(ring, inventory):
     assert not [name for name in files(ring) if "/secrets/" in name or name.endswith(("keys.conf", ".key"))]
     assert not (inventory / ".secrets").exists()
 
 
 def test_the_second_run_changes_nothing_and_check_mode_writes_nothing(ring, inventory, tmp_path):
-    again = render(ring, inventory, "-e", "vllm_serve_executor=ray")
+    again = render(ring, inventory, *BY_RAY)
     assert again.returncode == 0, again.stdout
     assert all(
         "changed=0" in line for line in again.stdout.splitlines() if line.startswith("spark-0") and "ok=" in line
     )
-    checked = render(tmp_path / "nothing", inventory, "--check", "--diff")
+    checked = render(tmp_path / "nothing", inventory, *BY_RAY, "--check", "--diff")
     assert checked.returncode == 0, checked.stdout
     assert "spark-03:/etc/netplan/40-cx7.yaml" in checked.stdout
     assert not (tmp_path / "nothing").exists()
