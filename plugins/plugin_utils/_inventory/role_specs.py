@@ -19,6 +19,7 @@ from typing import Any
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import closest
 
 _ROLES = Path(__file__).resolve().parents[3] / "roles"
@@ -51,6 +52,11 @@ def _validator_options(options: Mapping[str, Any]) -> dict[str, Any]:
         entry.pop("no_log", None)
         spec[name] = entry
     return spec
+
+
+def shortened(text: str) -> str:
+    """A value as a message shows it."""
+    return text if len(text) <= 300 else f"{text[:200]}… ({len(text)} characters)"
 
 
 class RoleSpecs:
@@ -117,7 +123,9 @@ class RoleSpecs:
                     self.value(name, variables[name])
                 except ValueRefused as error:
                     where = f"role {self._role[name]}"
-                    yield Finding("argument", str(error), "correct it in the inventory", where=where)
+                    yield Finding(
+                        "argument", shortened(printable(str(error))), "correct it in the inventory", where=where
+                    )
             elif name.startswith(self._prefixes) and name not in self._elsewhere:
                 what = f"no role has a variable of this name{self._meant(name)}"
                 fix = "correct or remove it (a variable of your own begins with another word)"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,11 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding imp
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import nccl
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import models
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import MINIMUM_SECRET_LENGTH
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared, of_collection
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import (
+    Declared,
+    of_collection,
+    shortened,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     environment,
     firewall,
@@ -29,6 +33,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     patience,
     power,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import forms
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.fabric_check import ACCEPTABLE, BY_VALUE
 
 Variables = Mapping[str, Any]
@@ -70,62 +75,48 @@ _BOUNDS: Mapping[str, tuple[int, int]] = {
     "vllm_serve_replicas": (1, 2**31),
     **{name: (int(least), int(most)) for name, (least, most, *_why) in patience.RANGES.items()},
 }
-_PACKAGE = (
-    re.compile(r"[a-z0-9][a-z0-9+.:-]*"),
-    "is not the name of a package",
-    "name one package of the distribution",
-)
-_LISTEN = (
-    re.compile(r"(?:(?:\d{1,3}\.){3}\d{1,3}|\[[0-9a-fA-F:]+\]):\d{1,5}"),
-    "is not an address with a port",
-    "write it like 127.0.0.1:9090 or [::1]:9090",
-)
-_TIME = (
-    re.compile(r"(?:\d+(?:ms|[smhdwy]))+"),
-    "is not a duration of Prometheus",
-    "write a number with s, m, h, d, w or y, such as 15s",
-)
 #: what to give where not everything within the bounds can be used
 _FIXES: Mapping[str, str] = {
     "vllm_serve_degraded_after": "give 0, or a whole number from 30",
     "vllm_serve_replicas": "give 1, and a serving group to each other replica (serving_groups)",
 }
-#: variables of one line of text, with the form that it must have
-_FORMS: Mapping[str, tuple[re.Pattern[str], str, str]] = {
-    **dict.fromkeys(("vllm_serve_front_package", "vllm_serve_door_package", "monitoring_prometheus_package"), _PACKAGE),
-    **dict.fromkeys(("monitoring_scrape_interval", "monitoring_prometheus_retention"), _TIME),
-    "monitoring_prometheus_listen": _LISTEN,
-    "vllm_serve_metrics_listen": (re.compile(f"(?:{_LISTEN[0].pattern})?"), *_LISTEN[1:]),
-    "monitoring_grafana_provisioning": (
-        re.compile(r"(?:/[A-Za-z0-9_./-]+)?"),
-        "is not a folder",
-        "write it like /etc/grafana/provisioning",
-    ),
-    "roce_network_netplan_path": (
-        re.compile(r"/etc/netplan/[A-Za-z0-9_.-]+\.yaml"),
-        "is not a file that netplan reads",
-        "name a file /etc/netplan/<name>.yaml",
-    ),
-}
 #: mappings whose names and values are written as they are, with the form of both
 _WORDS_OF: Mapping[str, tuple[re.Pattern[str], str, str]] = {
     "nccl_conf_settings": (
-        re.compile(r"[^\r\n]*"),
+        re.compile(f"(?:(?!{forms.NOT_ONE_LINE.pattern}).){{0,{forms.LONGEST}}}"),
         "is not one line",
         "write what NCCL reads, such as 1 or 0, or name the key in nccl_conf_remove",
     ),
     "ray_node_labels": (
-        re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?"),
+        re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,253}[A-Za-z0-9])?"),
         "is no label of Ray",
         "use letters, digits, '.', '_' and '-', in quotes where YAML reads something else",
     ),
+}
+
+
+def _media_domains(given: Any, _name: str) -> None:
+    # a run without serving has no use for what plans it
+    from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import media_domains
+
+    media_domains(given)
+
+
+#: what the plan of serving takes; each raises ValueError
+_OF_SERVING: Mapping[str, Callable[[Any, str], object]] = {
+    "vllm_serve_listen": lambda value, _name: front.listen_addresses(value, 1),
+    "vllm_serve_cors_origins": lambda value, _name: front.origins(value),
+    "vllm_serve_tls_names": lambda value, _name: front.subject_names(value),
+    **dict.fromkeys(("vllm_serve_front_read_timeout", "vllm_serve_front_client_timeout"), front.checked_duration),
+    "vllm_serve_front_max_body": front.checked_size,
+    "vllm_serve_media_domains": _media_domains,
 }
 _OF_RAY = ("CPU", "GPU", "memory", "object_store_memory")
 #: headers carry them: printable ASCII without blanks
 _TOKEN = re.compile(r"[!-~]+")
 _TOKENS = ("ray_node_token", "vllm_serve_hf_token", "vllm_serve_peer_secret")
-#: texts of several lines
-_LONG = ("vllm_serve_tls_certificate", "vllm_serve_tls_key")
+#: whose value is not shown
+_SECRETS = (*_TOKENS, "vllm_serve_api_key", "vllm_serve_api_keys")
 #: of an inventory name becomes a label, a comment of a unit and a file's name on the controller
 _HOST = re.compile(r"[\w.:-]+")
 
@@ -146,17 +137,20 @@ def _of_host(given: Variables) -> Iterator[Finding]:
         if isinstance(value, int) and not isinstance(value, bool) and not low <= value <= high:
             span = f"from {low} to {high}" if high < 2**31 else f"from {low}"
             yield _finding(name, value, f"it is not {span}", _FIXES.get(name, f"give a whole number {span}"))
+    sound: dict[str, Any] = {}
     for name, value in given.items():
-        secret = name in _TOKENS or name == "vllm_serve_api_key"
+        secret = name in _SECRETS
         # the end of a file is no part of the secret in it
-        text = value.strip() if secret and isinstance(value, str) else value
-        if isinstance(text, str) and name not in _LONG and any(ord(sign) < 32 or ord(sign) == 127 for sign in text):
-            shown = None if secret else value
-            yield _finding(name, shown, "it holds a line break or another control character", "write it in one line")
-    for name, (pattern, what, fix) in _FORMS.items():
-        value = given.get(name)
-        if isinstance(value, str) and not pattern.fullmatch(value):
-            yield _finding(name, value, f"it {what}", fix)
+        wrong = forms.problem(name, value.strip() if secret and isinstance(value, str) else value)
+        if wrong:
+            yield _finding(name, None if secret else wrong[0], *wrong[1:])
+        else:
+            sound[name] = value
+    yield from _of_sound(sound)
+
+
+def _of_sound(given: Variables) -> Iterator[Finding]:
+    """The checks that read texts, which have their form by now."""
     gpus = given.get("ray_node_num_gpus")
     if gpus not in (None, "", "auto") and (isinstance(gpus, bool) or not re.fullmatch(r"\d{1,4}", str(gpus).strip())):
         yield _finding("ray_node_num_gpus", gpus, "it is neither a number of GPUs nor auto", "give 0 or more, or auto")
@@ -166,6 +160,7 @@ def _of_host(given: Variables) -> Iterator[Finding]:
     yield from _mappings(given)
     yield from _lists(given)
     yield from _secrets(given)
+    yield from _serving(given)
     yield from _firewall(given)
     yield from _nccl(given)
     yield from _models(given)
@@ -188,7 +183,7 @@ def _accepted(given: Variables) -> Iterator[Finding]:
 
 def _finding(name: str, value: Any, what: str, fix: str) -> Finding:
     # Ansible's texts carry marks; a finding is compared and kept, so it has a plain value
-    shown = value if value is None or isinstance(value, (int, float)) else str(value)
+    shown = value if value is None or isinstance(value, (int, float)) else shortened(str(value))
     return Finding("value", what, fix, where=name, value=shown)
 
 
@@ -211,7 +206,7 @@ def _folders(given: Variables) -> Iterator[Finding]:
             yield _finding(
                 name, value, "it is not an absolute path", "give a folder of the hosts from / on, without .."
             )
-        elif re.search(r"[\s\"'\\$%:]", value):
+        elif not re.fullmatch(r"[A-Za-z0-9_./-]+", value):
             what = "it holds a blank or a character that means something to systemd or a shell"
             yield _finding(name, value, what, "use letters, digits, '_', '-', '.' and '/'")
         elif path in PROTECTED or path.startswith(("/proc/", "/sys/", "/dev/", "/tmp/", "/var/tmp/", "/run/", "/etc/")):
@@ -256,10 +251,6 @@ def _lists(given: Variables) -> Iterator[Finding]:
         items = [item for item in value if item is None or isinstance(item, str)] if isinstance(value, list) else []
         if any(item is None or not item.strip() for item in items):
             yield _finding(name, None, "an item of the list is empty", "remove it, or write what is meant")
-        if any(ord(sign) < 32 or ord(sign) == 127 for item in items if item for sign in item):
-            yield _finding(
-                name, None, "an item holds a line break or another control character", "write it in one line"
-            )
 
 
 def _secrets(given: Variables) -> Iterator[Finding]:
@@ -285,6 +276,18 @@ def _secrets(given: Variables) -> Iterator[Finding]:
                 yield _finding(name, None, what, "give the text of the PEM file, such as lookup('file', …)")
 
 
+def _serving(given: Variables) -> Iterator[Finding]:
+    """What the plan of serving would refuse when it is made."""
+    for name, check in _OF_SERVING.items():
+        try:
+            if given.get(name):
+                check(given[name], name)
+        except ValueError as error:
+            # the variable is in the message
+            what, _sign, fix = str(error).removeprefix(f"{name}: ").partition("; ")
+            yield _finding(name, None, what, fix)
+
+
 def _firewall(given: Variables) -> Iterator[Finding]:
     for name, problem in firewall.check(given).items():
         what, _sign, fix = problem.partition("; ")
@@ -300,7 +303,9 @@ def _nccl(given: Variables) -> Iterator[Finding]:
             [str(key) for key in removed] if isinstance(removed, list) else [],
         )
     except nccl.NcclError as error:
-        yield _finding("nccl_conf_settings", None, str(error), "correct nccl_conf_settings or nccl_conf_remove")
+        yield _finding(
+            "nccl_conf_settings", None, shortened(str(error)), "correct nccl_conf_settings or nccl_conf_remove"
+        )
 
 
 def _models(given: Variables) -> Iterator[Finding]:
@@ -314,4 +319,5 @@ def _models(given: Variables) -> Iterator[Finding]:
         yield _finding("model_store_models", None, what, "correct it in the inventory")
 
 
-_NAMES = frozenset(of_collection().names)
+# those of the fabric are checked together, but for one that is a word of files
+_NAMES = frozenset((*of_collection().names, "fabric_lan_nic"))

@@ -18,7 +18,7 @@ from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import Ac
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared, of_collection
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.patience import PatienceError, plan_patience
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import values
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import forms, values
 
 SOUND = {"fabric_topology": "switch", "fabric_cidr": "10.100.0.0/24"}
 KEY = "a-key-of-more-than-16"
@@ -186,9 +186,9 @@ def proposed() -> list[tuple[dict[str, Any], str, list[Any]]]:
     found.append(({"fabric_topology": "star"}, "direct, ring, line, switch, lan", ["direct", "switch", "lan"]))
     found.append(({"engine_runtime": "vm"}, "venv, container", ["venv", "container"]))
     found.append(({"vllm_serve_executor": "dask"}, "auto, ray, mp", ["auto", "ray", "mp"]))
-    for name, (_pattern, _what, fix) in values._FORMS.items():
-        words = re.findall(r"(?:like|such as|all units read) (\S+)(?: or (\S+))?", fix)
-        found += [({name: "\\"}, fix, [word for pair in words for word in pair if word])]
+    for name, form in forms.TEXTS.items():
+        words = re.findall(r"(?:like|such as|all units read) ([^\s,]+)(?: or (\S+))?", form.fix)
+        found += [({name: "\\"}, form.fix, [word for pair in words for word in pair if word])]
     return found
 
 
@@ -234,8 +234,9 @@ def test_the_patience_that_a_message_proposes_is_taken(variables: dict[str, Any]
 
 
 def test_every_variable_that_is_checked_is_one() -> None:
-    checked = {*values._BOUNDS, *values._FORMS, *values._TOKENS, *values._LONG, *values.FOLDERS, *values.ENVIRONMENTS}
-    assert checked <= set(of_collection().names)
+    checked = {*values._BOUNDS, *values._SECRETS, *values._OF_SERVING, *values.FOLDERS, *values.ENVIRONMENTS}
+    checked |= {*forms.TEXTS, *forms.ITEMS, *forms.LONG, *forms.ELSEWHERE}
+    assert checked - {"fabric_lan_nic"} <= set(of_collection().names)
 
 
 @pytest.mark.parametrize(
