@@ -325,6 +325,11 @@ def _here(hub: Any, repo: str, commit: str, files: Iterable[Listed], cache: str)
     return sum(file.size for file in files if found_in(hub, repo, commit, file.path, cache))
 
 
+def free_there(cache: str) -> str:
+    """Room on the disk that a cache is on, in words."""
+    return human(free_bytes(cache))
+
+
 def room_problem(repo: str, cache: str, lacking: int) -> str:
     """Why a download would not fit the controller's disk; empty if it fits."""
     free, needed = free_bytes(cache), int(lacking * (1 + RESERVE))

@@ -229,7 +229,7 @@ def models_of(
         if able and how == hub_fetch.HOST:
             download = download._replace(by_host="model_store_fetch says so")
         elif able and problem and how == hub_fetch.AUTO:
-            download = download._replace(by_host=f"{human(hub.free_bytes(cache))} are free on the controller")
+            download = download._replace(by_host=f"{hub.free_there(cache)} are free on the controller")
         elif problem:
             raise hub.HubError(f"{name}: {problem}" + (", or set model_store_fetch: host" if able else ""))
         found.downloads.append(download)
