@@ -42,7 +42,7 @@ HISTORY = "/var/lib/sparkthor-console/history.json"
 #: names of the store that are shown
 NAMES = 100
 #: bytes of an exporter's page, and of a wish
-PAGE_LIMIT, WISH_LIMIT = 8_000_000, 4096
+PAGE_LIMIT, WISH_LIMIT = 2_000_000, 4096
 #: of the front proxy, which sets these itself
 KEY, RIGHT, ADDRESS = "X-Sparkthor-Key", "X-Sparkthor-Right", "X-Real-IP"
 

@@ -10,7 +10,6 @@ an engine or a log says is text here and stays text in the browser.  Without a s
 
 from __future__ import annotations
 
-import math
 import re
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,6 +29,13 @@ SERIES = 200
 OLD = 30.0
 #: of a line that a person reads
 LINE = 400
+#: of one metric of a page, and of one host's GPUs and links: more is no machine, but somebody who wants this to be slow
+MOST_SAMPLES, MOST_PARTS = 2000, 64
+#: of a figure, so that sums and rates of such are numbers that JSON can say
+LARGEST = 1e18
+#: counters that are remembered, before those that are old are forgotten
+MOST_RATES = 4096
+_ONE_LINE = re.compile(r"[^\r\n]+")
 _SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? ([^ ]+)(?: \d+)?")
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 _ESCAPED = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
@@ -41,7 +47,9 @@ def samples(text: str, wanted: Iterable[str]) -> Samples:
     """The wanted metrics of a page in Prometheus' text format: labels and value of each sample."""
     names = frozenset(wanted)
     found: Samples = {}
-    for line in text.splitlines():
+    # one by one: a host may send a page of nothing but ends of lines
+    for one in _ONE_LINE.finditer(text):
+        line = one[0]
         name = line.partition("{")[0].partition(" ")[0]
         match = _SAMPLE.fullmatch(line) if name in names else None
         if not match:
@@ -50,7 +58,7 @@ def samples(text: str, wanted: Iterable[str]) -> Samples:
             value = float(match[3])
         except ValueError:
             continue
-        if not math.isfinite(value):
+        if not abs(value) <= LARGEST or len(found.get(name, ())) >= MOST_SAMPLES:
             continue
         labels = {
             key: re.sub(r'\\[\\"n]', lambda one: _ESCAPED[one[0]], told) for key, told in _LABEL.findall(match[2] or "")
@@ -114,6 +122,8 @@ class Rates:
             return None
         then, before = self._before.get(name, (now, value))
         self._before[name] = (now, value)
+        if len(self._before) > MOST_RATES:
+            self._before = {name: old for name, old in self._before.items() if abs(now - old[0]) <= OLD}
         return (value - before) / (now - then) if now > then and value >= before else None
 
 
@@ -132,16 +142,20 @@ def host(text: str, name: str, rates: Rates, now: float) -> dict[str, Any]:
         ("limit_hertz", "sparkthor_gpu_clock_limit_hertz"),
         ("share", "sparkthor_gpu_utilization_ratio"),
     ):
-        for labels, value in found.get(metric, ()):
-            gpus.setdefault(labels.get("gpu", "0"), {})[key] = value
-    for labels, value in found.get("sparkthor_gpu_slowed", ()):
+        for labels, value in found.get(metric, ())[:MOST_PARTS]:
+            gpus.setdefault(_word(labels.get("gpu", "0")), {})[key] = value
+    for labels, value in found.get("sparkthor_gpu_slowed", ())[:MOST_PARTS]:
         if value:
-            gpus.setdefault(labels.get("gpu", "0"), {}).setdefault("slowed", []).append(labels.get("reason", ""))
+            own = gpus.setdefault(_word(labels.get("gpu", "0")), {})
+            own.setdefault("slowed", []).append(_word(labels.get("reason", "")))
     links = []
-    for labels, value in found.get("sparkthor_link_up", ()):
-        if labels.get("planned") == "yes":
-            device = labels.get("netdev", "")
-            links.append({"netdev": device, "up": bool(value), "bytes": _traffic(found, name, device, rates, now)})
+    planned = [one for one in found.get("sparkthor_link_up", ()) if one[0].get("planned") == "yes"]
+    for labels, value in planned[:MOST_PARTS]:
+        device = labels.get("netdev", "")
+        if len(device) <= MOST_PARTS:
+            links.append(
+                {"netdev": _word(device), "up": bool(value), "bytes": _traffic(found, name, device, rates, now)}
+            )
     closed = _first(found, "sparkthor_firewall_closed")
     return {
         "memory": _pair(found, "sparkthor_node_memory_total_bytes", "sparkthor_node_memory_available_bytes"),
@@ -151,6 +165,11 @@ def host(text: str, name: str, rates: Rates, now: float) -> dict[str, Any]:
         "links": sorted(links, key=lambda link: str(link["netdev"])),
         "firewall": None if closed is None else bool(closed),
     }
+
+
+def _word(told: str) -> str:
+    """A label's value that a host gave, for people."""
+    return printable(told)[:MOST_PARTS]
 
 
 def _pair(found: Samples, all_of_it: str, left: str) -> dict[str, float] | None:
@@ -255,8 +274,8 @@ def group(facts: GroupFacts, metrics: str, rates: Rates, now: float) -> dict[str
         "waiting": seen["waiting"],
         "cache": seen["cache"],
         "tokens_per_second": rate,
-        "first_token": waited / answered if answered and waited is not None else None,
-        "accepted": (seen["accepted"] or 0.0) / drafted if drafted else None,
+        "first_token": _quotient(waited, answered),
+        "accepted": _quotient(seen["accepted"] or 0.0, drafted),
     }
 
 
@@ -266,6 +285,12 @@ def last_loads(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, float | None
         return []
     same = [row for row in rows if all(row.get(key) == rows[-1].get(key) for key in ("engine", "model", "split"))]
     return [{"seconds": _number(row.get("seconds")), "ended": _number(row.get("ended"))} for row in same[-5:]]
+
+
+def _quotient(part: float | None, of: float | None) -> float | None:
+    """One by the other; None where that is no number that anybody can use."""
+    found = part / of if part is not None and of else None
+    return found if found is not None and abs(found) <= LARGEST else None
 
 
 def _state(facts: GroupFacts, updated: float | None, now: float) -> tuple[str, str]:

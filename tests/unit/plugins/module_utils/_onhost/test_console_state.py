@@ -35,6 +35,36 @@ def test_a_long_line_of_labels_is_read_in_linear_time() -> None:
     assert len(console_state.samples(text, ["x"])) <= 1
 
 
+def test_a_host_cannot_make_the_page_large_slow_or_no_json() -> None:
+    """Its exporter's page is its own to write: a reader's time and memory are not."""
+    names = [f"eth{number}" for number in range(5000)]
+    lines = [f'sparkthor_link_up{{netdev="{name}",planned="yes"}} 1' for name in names]
+    lines += [f'sparkthor_link_rx_bytes_total{{netdev="{name}"}} 1e308' for name in names]
+    lines += [f'sparkthor_gpu_power_watts{{gpu="\x1b]52;c;eA==\x07{name}"}} 1' for name in names]
+    lines += [f'sparkthor_gpu_slowed{{gpu="0",reason="{"x" * 900}{name}"}} 1' for name in names]
+    rates = console_state.Rates()
+    for now in (0.0, 2.0):
+        found = console_state.host("\n".join(lines), "a", rates, now)
+    text = json.dumps(found, allow_nan=False, ensure_ascii=False)
+    assert len(text) < 30_000
+    assert "\x1b" not in text
+    assert 0 < len(found["links"]) <= console_state.MOST_PARTS
+    huge = "\n".join(f'vllm:num_requests_running{{a="{number}"}} 1e308' for number in range(3))
+    json.dumps(console_state.engine(huge), allow_nan=False)
+    tiny = "vllm:spec_decode_num_draft_tokens_total 1e-310\nvllm:spec_decode_num_accepted_tokens_total 1e18"
+    assert console_state.engine(tiny)["drafted"], "the name of this counter is another one"
+    json.dumps(console_state.group(facts(), tiny, rates, 3.0), allow_nan=False)
+
+
+def test_names_that_change_in_every_look_are_forgotten() -> None:
+    rates = console_state.Rates()
+    for look in range(200):
+        for number in range(64):
+            rates.per_second(f"a eth{look}-{number}", 1.0, 2.0 * look)
+    assert len(rates._before) <= console_state.MOST_RATES
+    assert rates.per_second("a eth199-0", 3.0, 400.0) == 1.0
+
+
 def test_rates_begin_anew_with_a_counter() -> None:
     rates = console_state.Rates()
     seen = [rates.per_second("a", value, now) for now, value in ((0, 10), (2, 30), (4, 5), (6, None), (8, 9))]
