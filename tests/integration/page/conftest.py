@@ -151,6 +151,13 @@ class Cluster:
         return 0, "".join(json.dumps({"MESSAGE": one, "__REALTIME_TIMESTAMP": str(at)}) + "\n" for one in lines), ""
 
 
+class Listens(socketserver.ThreadingUnixStreamServer):
+    """With room for many at once, as an engine has it, and no wait for those that are left at the end."""
+
+    daemon_threads = True
+    request_queue_size = 512
+
+
 def engine(cluster: Cluster) -> type[http.server.BaseHTTPRequestHandler]:
     class Engine(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -288,6 +295,8 @@ def _cluster(tmp_path: Path, variables: dict[str, Any], monkeypatch: pytest.Monk
     cluster = Cluster(tmp_path, free_port())
     for name in ("front", "cache", "run/vllm", "run/watchdog", "run/front", "console", "etc", "lasting"):
         (tmp_path / name).mkdir(parents=True)
+    # with the paths of a host, before they are the test's
+    planned(variables)
     for name, folder in (("RUN", "run"), ("ETC", "etc"), ("LASTING", "lasting")):
         monkeypatch.setattr(places, name, str(tmp_path / folder))
     cluster.config(socket=places.OWN.socket)
@@ -299,7 +308,7 @@ def _cluster(tmp_path: Path, variables: dict[str, Any], monkeypatch: pytest.Monk
     with contextlib.ExitStack() as stack:
         sockets = {"run/vllm/vllm.sock": engine(cluster), "run/watchdog/health.sock": Health}
         for path, handler in sockets.items():
-            stack.enter_context(serving(socketserver.ThreadingUnixStreamServer(str(tmp_path / path), handler)))
+            stack.enter_context(serving(Listens(str(tmp_path / path), handler)))
         stack.enter_context(page_process(cluster))
         argv = [NGINX, "-c", f"{tmp_path}/front/nginx.conf", "-p", f"{tmp_path}/front", "-g", command]
         cluster.nginx = subprocess.Popen(argv)

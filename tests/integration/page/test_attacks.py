@@ -1,0 +1,143 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who floods the page, or kills its process, keeps nobody from an answer of the model."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import console_service
+
+from tests.integration.page.conftest import CHATS, LOOKS, OPERATES, Cluster
+
+#: clients of each kind, and completions that are measured
+CLIENTS, ASKED = 100, 40
+BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True})
+
+
+def completion(cluster: Cluster) -> float:
+    """Seconds of one whole answer to a client of another address than the attackers'."""
+    begun = time.monotonic()
+    connection = http.client.HTTPConnection("127.0.0.1", cluster.port, timeout=60, source_address=("127.0.1.1", 0))
+    headers = {"Authorization": f"Bearer {CHATS}", "Content-Type": "application/json"}
+    connection.request("POST", "/v1/chat/completions", BODY, headers)
+    answer = connection.getresponse()
+    body = answer.read()
+    assert (answer.status, b"[DONE]" in body) == (200, True), body
+    connection.close()
+    return time.monotonic() - begun
+
+
+def slowest(cluster: Cluster) -> float:
+    return sorted(completion(cluster) for _one in range(ASKED))[-1]
+
+
+def head(method: str, path: str, key: str, length: int = 0) -> bytes:
+    lines = [f"{method} {path} HTTP/1.1", "Host: x", f"Authorization: Bearer {key}", "Content-Type: application/json"]
+    return "\r\n".join([*lines, f"Content-Length: {length}", "", ""]).encode()
+
+
+@contextlib.contextmanager
+def clients(cluster: Cluster, number: int, sent: bytes) -> Iterator[list[socket.socket]]:
+    """As many connections from as many addresses, each with the same bytes sent and nothing read."""
+    with contextlib.ExitStack() as stack:
+        made = []
+        for one in range(number):
+            source = (f"127.0.{2 + one // 200}.{1 + one % 200}", 0)
+            connection = socket.create_connection(("127.0.0.1", cluster.port), 30, source_address=source)
+            made.append(stack.enter_context(connection))
+            connection.sendall(sent)
+        yield made
+
+
+def test_hundreds_of_slow_clients_delay_no_answer(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some poll and never read, some never end their question, some hold a stream of a chat."""
+    cluster.parts, cluster.pause = ["word"], 0.0
+    asked: list[str] = []
+    inner = console_service.Handler.do_GET
+
+    def counted(self: Any) -> None:
+        asked.append(self.path)
+        inner(self)
+
+    monkeypatch.setattr(console_service.Handler, "do_GET", counted)
+    before = slowest(cluster)
+    poll, begun = head("GET", "/console/state", LOOKS), time.monotonic()
+    stream = head("POST", "/v1/chat/completions", LOOKS, len(BODY)) + BODY.encode()
+    cluster.parts, cluster.pause = ["word " * 50] * 400, 1.0
+    with (
+        clients(cluster, CLIENTS, stream),
+        clients(cluster, CLIENTS, poll),
+        clients(cluster, CLIENTS, poll[:-2]),
+    ):
+        end = time.monotonic() + 30
+        while len(cluster.asked) < ASKED + CLIENTS:
+            assert time.monotonic() < end, len(cluster.asked)
+            time.sleep(0.1)
+        cluster.parts, cluster.pause = ["word"], 0.0
+        during = slowest(cluster)
+        took = time.monotonic() - begun
+    print(f"\nslowest of {ASKED} completions: {before:.3f} s, with {3 * CLIENTS} slow clients {during:.3f} s")
+    assert during < 5 * before + 0.5
+    # however many look, the page's process is asked once a second
+    assert 0 < asked.count("/state") <= took + 2
+
+
+def test_a_flood_of_polls_and_logs_reaches_the_process_once_a_second(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.parts, cluster.pause = ["word"], 0.0
+    asked: list[str] = []
+    inner = console_service.Handler.do_GET
+
+    def counted(self: Any) -> None:
+        asked.append(self.path)
+        inner(self)
+
+    monkeypatch.setattr(console_service.Handler, "do_GET", counted)
+    before, over, answers = slowest(cluster), threading.Event(), []
+
+    def flood(path: str) -> None:
+        while not over.is_set():
+            connection = http.client.HTTPConnection("127.0.0.1", cluster.port, timeout=30)
+            connection.request("GET", path, headers={"Authorization": f"Bearer {OPERATES}"})
+            answers.append(connection.getresponse().status)
+            connection.close()
+
+    threads = [threading.Thread(target=flood, args=(path,)) for path in ("/console/state", "/console/log?group=") * 4]
+    begun = time.monotonic()
+    for thread in threads:
+        thread.start()
+    try:
+        during = slowest(cluster)
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join(60)
+    took = time.monotonic() - begun
+    print(f"\n{len(answers)} answers, slowest completion {before:.3f} s, during the flood {during:.3f} s")
+    assert set(answers) == {200}
+    assert during < 5 * before + 1.0
+    for path in ("/state", "/log?group="):
+        assert 0 < asked.count(path) <= took + 2, (path, took)
+
+
+def test_without_its_process_the_page_says_so_and_the_model_answers(cluster: Cluster) -> None:
+    cluster.parts, cluster.pause = ["word"], 0.0
+    (cluster.folder / "console" / "console.sock").unlink()
+    time.sleep(1.1)
+    connection = http.client.HTTPConnection("127.0.0.1", cluster.port, timeout=30)
+    connection.request("GET", "/console/state", headers={"Authorization": f"Bearer {LOOKS}"})
+    answer = connection.getresponse()
+    assert (answer.status, "own process is away" in answer.read().decode()) == (503, True)
+    connection.close()
+    assert completion(cluster) < 10
