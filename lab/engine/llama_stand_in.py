@@ -514,13 +514,12 @@ def llama_server(words: list[str]) -> int:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     if not model.load():
         return 1
-    ended = threading.Event()
 
     def end(_number: int, _frame: Any) -> None:
         if model.ending:
             os._exit(1)
+        # and nothing that takes a lock, which the main thread may hold just now
         model.ending = True
-        ended.set()
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
@@ -528,8 +527,8 @@ def llama_server(words: list[str]) -> int:
     log("I", "srv", "llama_server", "model loaded")
     for name, _server in places:
         log("I", "srv", "llama_server", f"listening on {name}")
-    while not ended.wait(3600):
-        pass
+    while not model.ending:
+        time.sleep(0.02)
     for _name, server in places:
         server.socket.close()
         server.shutdown()
