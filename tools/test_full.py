@@ -41,6 +41,7 @@ MORE = {
     "border": ("tests/integration/border", "tests/unit/hub_stand_in.py", "tools/release.py"),
     "faults": ("tools/faults",),
     "examples": ("examples",),
+    "readme": ("Makefile", "tools", "README.md"),
     "rings": ("tests/integration/host_layer",),
     "serve_container": ("tests/integration/serve",),
 }
