@@ -52,6 +52,12 @@ options:
     type: bool
     default: true
     version_added: 0.2.0
+  engine:
+    description: Which engine the image has to have.
+    type: str
+    choices: [vllm, sglang]
+    default: vllm
+    version_added: 0.2.0
   gpu:
     description:
       - How containers get the GPUs, V(cdi) by CDI, V(gpus) by C(--gpus), V(runtime) by the runtime C(nvidia).
@@ -155,6 +161,7 @@ def main() -> None:
             "archive": {"type": "str", "default": ""},
             "pull": {"type": "bool", "default": True},
             "ray": {"type": "bool", "default": True},
+            "engine": {"type": "str", "default": "vllm", "choices": ["vllm", "sglang"]},
             "gpu": {"type": "str", "choices": ["auto", "cdi", "gpus", "runtime", "none"], "default": "auto"},
             "settings": {"type": "dict", "default": {}},
             "config_path": {"type": "path", "default": "/etc/sparkthor/container.json"},

@@ -24,6 +24,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import foreign
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.base import EngineOnHost
 
 #: of images this collection made from others
 LABEL_BASE = "sparkthor.base"
@@ -65,6 +67,7 @@ print("\n" + json.dumps({
     "libraries": libraries,
     "version": platform.python_version(), "machine": platform.machine(), "glibc": platform.libc_ver()[1],
     "executable": sys.executable, "ray": shutil.which("ray") or "", "vllm": shutil.which("vllm") or "",
+    "sglang": shutil.which("sglang") or "",
     "packages": names, "ray_problem": problem,
     "nccl_files": {path: read(path) for path in ("/etc/nccl.conf", "/root/.nccl.conf") if read(path)},
     "nccl_environment": {key: value for key, value in os.environ.items() if key.startswith("NCCL_")},
@@ -276,15 +279,23 @@ def check_ray(version: str, where: str, wanted: str = "") -> None:
 
 
 def check_probe(
-    probe: Mapping[str, Any], where: str, vllm_version: str = "", kind: str = "", calls: Collection[str] = ()
+    probe: Mapping[str, Any],
+    where: str,
+    vllm_version: str = "",
+    kind: str = "",
+    calls: Collection[str] = (),
+    engine: EngineOnHost = registry.DEFAULT,
 ) -> list[str]:
     """What is to be said of the image's kernels.  Raises EngineError for an image that cannot serve the model here.
 
     ``calls`` says which libraries the model calls (cuda_kernels).
     """
-    version = (probe.get("packages") or {}).get("vllm", "")
-    if not version or not probe.get("vllm"):
-        raise EngineError(f"{where}: there is no vLLM in this image (no package and program named vllm)")
+    name = engine.program.partition(" ")[0]
+    version = (probe.get("packages") or {}).get(name, "")
+    if not version or not probe.get(name):
+        raise EngineError(f"{where}: there is no {engine.title} in this image (no package and program named {name})")
+    if engine is not registry.DEFAULT:
+        return []
     if vllm_version and not same_version(vllm_version, version):
         raise EngineError(
             f"engine_vllm_version is {vllm_version!r}, but {where} has vllm {version}: change one of the two."
@@ -318,11 +329,11 @@ def commit_changes(config: Mapping[str, Any], base: str, lock: str) -> list[str]
     ]
 
 
-def commands(probe: Mapping[str, Any]) -> dict[str, list[str]]:
-    """How the engine's programs are called inside."""
+def commands(probe: Mapping[str, Any], engine: EngineOnHost = registry.DEFAULT) -> dict[str, list[str]]:
+    """How the engine's programs are called inside, by the service that runs them."""
     python = str(probe["executable"])
     ray = [str(probe["ray"])] if probe.get("ray") else [python, "-m", "ray.scripts.scripts"]
-    return {"python": [python], "ray": ray, "vllm": [str(probe["vllm"])]}
+    return {"python": [python], "ray": ray, "vllm": [str(probe[engine.program.partition(" ")[0]])]}
 
 
 def nccl_findings(probe: Mapping[str, Any]) -> list[str]:

@@ -28,6 +28,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.venv imp
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_json, write_atomic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import container, location
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry as engines
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import parse_manifest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Store, private_store
 
@@ -406,7 +407,7 @@ def _python_of(config: Mapping[str, Any], gpus: Sequence[str]) -> list[str]:
 
 
 def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
-    target = params["target"]
+    target, engine = params["target"], engines.engine_of({"engine": params["engine"]})
     host = DockerHost(params["work_dir"], params["timeout"])
     actions: list[str] = []
     before, staged = read(params["config_path"]), not params["activate"]
@@ -420,7 +421,7 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
         if not (check and base.image not in host.records()):
             probe = host.probe(base.image, any(action.startswith(("load ", "pull ")) for action in actions))
             where, kind = target["image"], str(target.get("kind") or "")
-            remarks = _image.check_probe(probe, where, params["vllm_version"] or "", kind, params["calls"])
+            remarks = _image.check_probe(probe, where, params["vllm_version"] or "", kind, params["calls"], engine)
             used, probe, request = with_ray(host, params, check, base, probe, actions)
             if request:
                 return {"changed": True, **request}
@@ -428,7 +429,7 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
     if not check or host.answers():
         gpus = container.host_gpu_arguments(params["gpu"], container.docker_info())
     packages = probe.get("packages") or {}
-    config = {"image": used, "gpu": params["gpu"], "commands": _image.commands(probe) if used else {}}
+    config = {"image": used, "gpu": params["gpu"], "commands": _image.commands(probe, engine) if used else {}}
     # for programs that must not wait for Docker
     config["versions"] = interesting(packages)
     config.update(params["settings"])

@@ -578,5 +578,14 @@ def _made(folder: str) -> float:
 
 def interesting(versions: Mapping[str, str]) -> dict[str, str]:
     """The versions people ask for."""
-    names = ("vllm", "ray", "torch", "transformers", "nvidia-nccl-cu13", "nvidia-nccl-cu12", "flashinfer-python")
+    names = (
+        "vllm",
+        "sglang",
+        "ray",
+        "torch",
+        "transformers",
+        "nvidia-nccl-cu13",
+        "nvidia-nccl-cu12",
+        "flashinfer-python",
+    )
     return {name: versions[canonical(name)] for name in names if canonical(name) in versions}

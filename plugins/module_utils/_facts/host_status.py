@@ -47,6 +47,8 @@ ENGINE_PARTS = (*registry.PACKAGES, "ray", "torch", "nvidia-nccl-cu13", "nvidia-
 TOOLKIT = "nvidia-container-toolkit"
 OPTIONS = (
     *("model", "dtype", "max-model-len", "max-num-seqs", "tensor-parallel-size", "pipeline-parallel-size"),
+    *("model-path", "context-length", "max-running-requests", "tp-size", "pp-size", "mem-fraction-static"),
+    "max-total-tokens",
     *("gpu-memory-utilization", "kv-cache-memory-bytes", "kv-cache-dtype", "distributed-executor-backend"),
 )
 _COUNTERS = (

@@ -43,9 +43,9 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest 
 LIMIT = 8
 UNITS = "/etc/systemd/system/"
 #: what is served by all hosts, and while one is away
-VLLM = "/etc/sparkthor/vllm*.yaml"
+CONFIGS = "/etc/sparkthor/*.yaml"
 #: the same of the groups beside the host's own one
-BESIDE = places.Places("*").vllm_config
+BESIDE = f"{places.Places('*').etc}/*.yaml"
 
 
 class KeptError(Exception):
@@ -257,7 +257,7 @@ def needed(folder: str = serving.GOOD) -> Needed:
     )
 
 
-def revisions_needed(config: str = VLLM, folder: str = serving.GOOD, beside: str = BESIDE) -> list[str]:
+def revisions_needed(config: str = CONFIGS, folder: str = serving.GOOD, beside: str = BESIDE) -> list[str]:
     """Revisions of models that this host serves with, and those of the two configurations that served last."""
     found: set[str] = set()
     named = [*glob.glob(config), *glob.glob(beside)]

@@ -14,6 +14,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import envi
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import text_config
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import read_shape
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location, ray_config
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.local_path import local
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import toolchain
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
@@ -221,14 +222,15 @@ def plan_engine(
 
     ``environment`` (variables of engine.env), ``container`` (the settings of its containers), ``user`` (words before
     the command of an engine that is not in use yet), ``nccl`` (the release that a ring needs, or nothing), ``calls``
-    (what the models call of vLLM's libraries), ``packages`` and ``problems`` of the host's toolchain.  ``node`` are the
-    host's facts, ``cluster`` is its plan.
+    (what the models call of vLLM's libraries), ``serves`` (the engine's name), ``packages`` and ``problems`` of the
+    host's toolchain.  ``node`` are the host's facts, ``cluster`` is its plan.
     """
     return {
         "environment": engine_environment(settings, node),
         "container": container_settings(settings),
         "user": as_user(settings, node),
         "calls": _calls(cluster or {}),
+        "serves": str(((cluster or {}).get("serving") or {}).get("engine") or registry.DEFAULT.name),
         "nccl": toolchain.RING_NCCL if settings.fabric_topology == "ring" else "",
         **_toolchain(settings, node),
     }

@@ -183,7 +183,7 @@ def resolve(
     """
     own = {key: value for key, value in (overrides or {}).items() if value not in (None, "")}
     data, replaced = _overrides.with_dependents(load(recipe, folder, base, len(hosts)), own)
-    _check_hosts(data, hosts, topology, kinds or {}, folder)
+    check_recipe_hosts(data, hosts, topology, kinds or {}, folder)
     known = engine_version.of_image(image)
     wanted = _engine_version(data, version, table, known)
     args = _arguments(data, wanted or known.most, own)
@@ -193,20 +193,20 @@ def resolve(
     shape = _as_served(config or data["config"], hf_overrides)
     data["weights_bytes"] = weights_bytes or data["weights_bytes"]
     theirs = _overrides.own_options(data, own, image)
-    parallel = _parallel_planned(data, own, args, hosts, gpus_per_host, topology, shape, length, theirs)
+    parallel = parallel_of(data, own, args, hosts, gpus_per_host, topology, shape, length, theirs)
     serves = sizing_options.of_engine(hosts, kinds, wanted or known.most)
     environment, sizing, left_out = _sizing(data, own, args, parallel, shape, serves)
-    sizes = _memory(data, shape, parallel, sizing, length, hosts, (memory_bytes, memory_available_bytes), require_fit)
+    sizes = memory_of(data, shape, parallel, sizing, length, hosts, (memory_bytes, memory_available_bytes), require_fit)
     checked, warnings, checked_by = _check_arguments(data, args, environment, acknowledged, wanted, table, theirs)
-    named = _model_names(data, own)
+    named = model_names(data, own)
     return {
         "name": data["name"],
         **named,
-        "max_model_len": _length(length),
+        "max_model_len": length_of(length),
         **{"vllm_version": wanted, "calls": calls_of(shape)},
         "needs": _needs(data, own, named["model"], wanted or known.most),
         **{key: parallel[key] for key in ("tensor_parallel", "pipeline_parallel", "expert_parallel")},
-        "why": _reason(own, _split(data, own, len(hosts), topology), parallel),
+        "why": reason_of(data, own, len(hosts), topology, parallel),
         "args": checked,
         "environment": {**environment, **_nulls(own.get("environment", {}))},
         "acknowledged": acknowledged,
@@ -225,7 +225,7 @@ def _nulls(environment: Mapping[str, Any]) -> dict[str, None]:
     return {name: None for name, value in environment.items() if value is None}
 
 
-def _length(asked: Any) -> int | str | None:
+def length_of(asked: Any) -> int | str | None:
     """The context length; `auto` is vLLM's word for the longest that its memory holds."""
     if asked is None or str(asked) in ("auto", "-1"):
         return None if asked is None else "auto"
@@ -260,7 +260,8 @@ def _planned(data: Mapping[str, Any], error: SizingError) -> RecipeError:
     return RecipeError(f"recipe {data['name']}: {error}", kind)
 
 
-def _parallel_planned(data: Mapping[str, Any], *asked: Any) -> dict[str, Any]:
+def parallel_of(data: Mapping[str, Any], *asked: Any) -> dict[str, Any]:
+    """The split, checked, by the arguments of `_plan_parallel`. Raises RecipeError with the recipe's name."""
     try:
         return _plan_parallel(data, *asked)
     except SizingError as error:
@@ -342,9 +343,11 @@ def _check_fit(data: Mapping[str, Any], sizes: Mapping[str, Any]) -> None:
         raise RecipeError(f"recipe {data['name']} does not fit these hosts. {numbers}", "memory")
 
 
-def _reason(own: Mapping[str, Any], split: Mapping[str, Any], parallel: Mapping[str, Any]) -> str:
+def reason_of(
+    data: Mapping[str, Any], own: Mapping[str, Any], hosts: int, topology: str, parallel: Mapping[str, Any]
+) -> str:
     """Why the model is split this way: the recipe's own words, unless the user split it otherwise."""
-    why = str(split.get("why", "")).strip()
+    why = str(_split(data, own, hosts, topology).get("why", "")).strip()
     if own.get("tensor_parallel") or own.get("pipeline_parallel") or not why:
         why = str(parallel["why"])
     if why.startswith("TP="):
@@ -352,7 +355,7 @@ def _reason(own: Mapping[str, Any], split: Mapping[str, Any], parallel: Mapping[
     return f"TP={parallel['tensor_parallel']} PP={parallel['pipeline_parallel']}: {why}"
 
 
-def _model_names(data: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+def model_names(data: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """What is served by what: the user's choice, else the recipe's."""
     model = str(own.get("model", data["model"]))
     served = own.get("served_model_name", data["served_model_name"]) or model.rstrip("/").rsplit("/", 1)[-1]
@@ -395,7 +398,7 @@ def _command(model: Mapping[str, Any], parallel: Mapping[str, Any], length: Any,
     return vllm_args.command(model["model"], {**own, **args})
 
 
-def _check_hosts(
+def check_recipe_hosts(
     data: Mapping[str, Any], hosts: Sequence[str], topology: str, kinds: Mapping[str, str], folder: str
 ) -> None:
     counts = host_counts(data, data["name"])
@@ -525,7 +528,7 @@ def _unchecked(args: Mapping[str, Any]) -> dict[str, Any]:
     return dict(sorted(vllm_args.without_idle_flags(args, newest).items()))
 
 
-def _memory(
+def memory_of(
     data: Mapping[str, Any],
     shape: Mapping[str, Any] | None,
     parallel: Mapping[str, Any],

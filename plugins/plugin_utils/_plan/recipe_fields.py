@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import model_source
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     environment,
@@ -26,7 +27,7 @@ _KNOWN = frozenset(
         *("max_model_len", "args_below", "reasons", "environment", "fallbacks", "differences"),
         *("draft_config", "draft_weights_bytes", "measured", "executor", "known_good"),
         *("weights_bytes", "active_bytes", "config", "source", "untranslated", "splits", "gpu_memory_gib"),
-        "answers",
+        *("answers", "engine"),
     )
 )
 #: Arguments that the role renders from its own variables; a recipe states them as fields.
@@ -68,7 +69,9 @@ _KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "args_below": (lambda value: isinstance(value, list), "a list"),
     **dict.fromkeys(("kinds", "topologies"), (_words, "a list of words")),
-    **dict.fromkeys(("name", "model", "revision", "image", "image_digest", "source"), (_word, "one line of text")),
+    **dict.fromkeys(
+        ("name", "model", "revision", "image", "image_digest", "source", "engine"), (_word, "one line of text")
+    ),
     **dict.fromkeys(
         ("weights_bytes", "active_bytes", "draft_weights_bytes", "gpu_memory_gib"), (_amount, "an amount above 0")
     ),
@@ -134,12 +137,7 @@ def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
     what, fix = known_good.problem_of_known_good(data.get("known_good", {}))
     if what:
         raise RecipeError(f"vllm_serve_recipe={called!r}: {what}. {fix}")
-    if data["runtime"] not in ("venv", "container"):
-        raise RecipeError(f"vllm_serve_recipe={called!r}: runtime {data['runtime']!r} is not venv or container.")
-    if data.get("executor", "") not in ("", "ray", "mp"):
-        raise RecipeError(
-            f"vllm_serve_recipe={called!r}: executor {data['executor']!r} is not ray or mp. Write one, or leave it out."
-        )
+    _check_engine(data, called)
     counts = host_counts(data, called)
     for number in data.get("splits") or {}:
         if counts and number not in counts:
@@ -147,6 +145,20 @@ def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
                 f"vllm_serve_recipe={called!r}: splits names {number!r}, and its hosts are {counts}. Add it."
             )
     return {**_defaults(), **data}
+
+
+def _check_engine(data: Mapping[str, Any], called: str) -> None:
+    """What serves, in what, and what starts its ranks."""
+    if data["runtime"] not in ("venv", "container"):
+        raise RecipeError(f"vllm_serve_recipe={called!r}: runtime {data['runtime']!r} is not venv or container.")
+    if data.get("executor", "") not in ("", "ray", "mp"):
+        raise RecipeError(
+            f"vllm_serve_recipe={called!r}: executor {data['executor']!r} is not ray or mp. Write one, or leave it out."
+        )
+    if (engine := data.get("engine", registry.DEFAULT.name)) not in registry.ENGINES:
+        raise RecipeError(
+            f"vllm_serve_recipe={called!r} is for {shown(engine)}. There are {', '.join(registry.ENGINES)}.", "engine"
+        )
 
 
 def _defaults() -> dict[str, Any]:
@@ -163,6 +175,7 @@ def _defaults() -> dict[str, Any]:
         "splits": {},
         "gpu_memory_gib": None,
         "answers": True,
+        "engine": registry.DEFAULT.name,
         "max_model_len": None,
         "args_below": [],
         "reasons": {},

@@ -46,8 +46,8 @@ def choose(given: Mapping[str, Any], kinds: Collection[str], recipe: Mapping[str
     return Runtime(VENV, "one image does not serve hosts of other kinds than Spark")
 
 
-def image(runtime: Runtime, kinds: Collection[str], named: str) -> str:
-    """The image where the inventory names none."""
+def image(runtime: Runtime, kinds: Collection[str], named: str, default: str) -> str:
+    """The image where the inventory names none; ``default`` is the engine's own for Sparks."""
     if named or runtime.name != CONTAINER or set(kinds) != {"spark"}:
         return named
-    return IMAGE
+    return default

@@ -99,7 +99,7 @@ def plan_serving(
     recipe = first.get("vllm_serve_recipe") or ad_hoc(first, kinds)
     data = _recipe.load(recipe, base=base) if isinstance(recipe, str) else recipe
     runtime = _runtime.choose(first, kinds, data if first.get("vllm_serve_recipe") else None)
-    engine = _engine(first, kinds, runtime, len(hosts))
+    engine = _engine(first, data, kinds, runtime, len(hosts))
     config, weights, remark = model_on_controller(recipe, first, base)
     if config is None and ask is not None:
         config, weights = _asked(ask, data, first) or (None, None)
@@ -131,7 +131,7 @@ def plan_serving(
         **{key: plan[key] for key in ("tensor_parallel", "pipeline_parallel", "warnings", "command")},
         **{key: plan[key] for key in ("acknowledged", "sizing", "answers", "vllm_version", "needs", "calls")},
         "ranks": ranks,
-        "image": _runtime.image(runtime, kinds, plan["image"]),
+        "image": _runtime.image(runtime, kinds, plan["image"], engine.image),
         "image_digest": plan["image_digest"],
         **{"engine": engine.name, "runtime": runtime.name, "runtime_why": runtime.why},
         **{"executor": starter.name, "executor_why": starter.why},
@@ -157,7 +157,7 @@ def _known(
 ) -> tuple[executor.Executor, dict[str, Any]]:
     """What starts the ranks, and what is known of hosts and engine. Raises RecipeError for a Ray that is too old."""
     hosts, topology = cluster["hosts"], _topology_of(cluster)
-    image = serving_image(first, runtime, set(cluster["kinds"].values()), data)
+    image = serving_image(engine, first, runtime, set(cluster["kinds"].values()), data)
     starter = executor.choose(first, runtime, image, {"hosts": hosts, "topology": topology}, data)
     if starter.name not in engine.can.executors:
         starter = executor.Executor(executor.MP, f"{engine.title} knows no other way")
@@ -206,12 +206,26 @@ def _remarks(plan: Mapping[str, Any], runtime: _runtime.Runtime, first: Mapping[
 
 
 def serving_image(
-    first: Mapping[str, Any], runtime: _runtime.Runtime, kinds: Collection[str], data: Mapping[str, Any]
+    engine: PlannedEngine,
+    first: Mapping[str, Any],
+    runtime: _runtime.Runtime,
+    kinds: Collection[str],
+    data: Mapping[str, Any],
 ) -> str:
-    """The image that serves, by its name; empty without one, and for an archive, which may hold any."""
+    """The image that serves, by its name; empty without one, and for an archive, which may hold any.
+
+    Raises RecipeError where the engine has no image of its own and nobody names one.
+    """
     if runtime.name != _runtime.CONTAINER or first.get("engine_image_archive"):
         return ""
-    return str(first.get("engine_image") or _runtime.image(runtime, kinds, str(data.get("image") or "")))
+    image = str(first.get("engine_image") or _runtime.image(runtime, kinds, str(data.get("image") or ""), engine.image))
+    if not image and not engine.image:
+        raise RecipeError(
+            f"engine_image is not set, and there is no image of {engine.title} that this collection chooses by itself. "
+            "Set engine_image and engine_image_digest.",
+            "engine",
+        )
+    return image
 
 
 def _over_tcp(cluster: Mapping[str, Any], plan: Mapping[str, Any]) -> bool:
@@ -258,7 +272,9 @@ def ad_hoc(first: Mapping[str, Any], kinds: Collection[str]) -> dict[str, Any]:
     """A model without a recipe is a recipe in which the user's variables say everything."""
     runtime = _runtime.choose(first, kinds)
     own_image = first.get("engine_image") or first.get("engine_image_archive")
-    pinned = {"pinned": _runtime.IMAGE_VLLM} if _runtime.image(runtime, kinds, "") and not own_image else {}
+    pinned = (
+        {"pinned": _runtime.IMAGE_VLLM} if _runtime.image(runtime, kinds, "", _runtime.IMAGE) and not own_image else {}
+    )
     return {
         "name": str(first["vllm_serve_model"]).rstrip("/").rpartition("/")[2],
         "summary": "by variables alone",
@@ -267,6 +283,7 @@ def ad_hoc(first: Mapping[str, Any], kinds: Collection[str]) -> dict[str, Any]:
         "hosts": "any",
         "args": {},
         "vllm": pinned,
+        "engine": str(first.get(registry.VARIABLE) or registry.DEFAULT.name),
     }
 
 
@@ -329,12 +346,15 @@ def _topology_of(cluster: Mapping[str, Any]) -> str:
     return _topology_between(len(hosts), topology)
 
 
-def _engine(first: Mapping[str, Any], kinds: Collection[str], runtime: _runtime.Runtime, hosts: int) -> PlannedEngine:
-    """The engine that serves. Raises RecipeError for one that cannot on these hosts."""
-    given = {**first, "engine_runtime": runtime.name}
+def _engine(
+    first: Mapping[str, Any], data: Mapping[str, Any], kinds: Collection[str], runtime: _runtime.Runtime, hosts: int
+) -> PlannedEngine:
+    """The engine that serves: the inventory's, else the recipe's. Raises RecipeError for one that cannot here."""
+    name = str(first.get(registry.VARIABLE) or data.get("engine") or "")
+    given = {**first, "engine_runtime": runtime.name, registry.VARIABLE: name}
     if problems := registry.engine_problems(given, hosts, "the inventory", kinds):
         raise RecipeError(str(problems[0]), "engine")
-    return registry.planned_engine(str(first.get(registry.VARIABLE) or ""))
+    return registry.planned_engine(name)
 
 
 def _along_the_cables(

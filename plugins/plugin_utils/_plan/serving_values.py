@@ -126,6 +126,9 @@ class ServingValues:
     command: list[str] = field(default_factory=list)
     socket: str = ""
     config_name: str = registry.DEFAULT.on_host.config
+    #: names of the other engines' files, and the port of an engine that has no socket
+    other_configs: list[str] = field(default_factory=list)
+    engine_port: int = 0
     #: the engine's configuration, that of the smaller model, and what of its environment stays on this host
     config: dict[str, Any] = field(default_factory=dict)
     smaller_config: dict[str, Any] = field(default_factory=dict)
@@ -237,6 +240,8 @@ def _engine_values(serving: Serving) -> dict[str, Any]:
         "command": planned.command(serving),
         "socket": planned.socket(serving),
         "config_name": planned.on_host.config,
+        "other_configs": [one.on_host.config for one in registry.ENGINES.values() if one is not planned],
+        "engine_port": 0 if planned.socket(serving).startswith("/") else given.vllm_serve_engine_port,
         "config": planned.config(serving),
         "smaller_config": planned.smaller_config(serving) if serving.degraded else {},
         "not_carried": vllm_serve.not_carried(serving),

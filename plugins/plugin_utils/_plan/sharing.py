@@ -15,6 +15,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import bes
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
     plan_cluster_beside as cluster_beside,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import (
     Ask,
     ServingError,
@@ -32,6 +33,9 @@ def refused(own: Mapping[str, Any], names: Sequence[str], variables: Mapping[str
     if own["gpus"][host] != 1:
         what = f"it has {own['gpus'][host]} GPUs, and {', '.join(names)} beside {own['group']} needs a host with one"
         found.append(Finding("beside", what, "give the group a host of its own", host))
+    if (engine := own["serving"].get("engine") or registry.DEFAULT.name) != registry.DEFAULT.name:
+        what = f"it serves with {engine}, whose memory is not planned beside {', '.join(names)}"
+        found.append(Finding("beside", what, "give the group a host of its own", host, where=registry.VARIABLE))
     if int(variables.get("vllm_serve_degraded_after") or 0) > 0:
         what = f"the smaller recipe of group {own['group']} is not planned beside {', '.join(names)}"
         fix = "set vllm_serve_degraded_after to 0, or give the group a host of its own"
@@ -63,6 +67,7 @@ def plan_beside(
     wanted = beside.variables_of({**given, **engine}, variables)
     # what is free is compared with all groups together
     here = {host: {**nodes[host], "mem_available_bytes": 0}}
+    _same_engine(name, host, wanted, own)
     try:
         usual = beside.left_for_own(others, memory, USUAL_UTILIZATION)
         alone = plan_whole(beside.with_args(wanted, {beside.UTILIZATION: max(usual, 0.001)}), cluster, here, ask)
@@ -97,6 +102,15 @@ def plan_beside(
         given=dict(given),
     )
     return share
+
+
+def _same_engine(name: str, host: str, wanted: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    """Raises ServingError for a group beside another that wants another engine."""
+    if wanted.get(registry.VARIABLE) not in (None, "", registry.DEFAULT.name):
+        raise ServingError(
+            f"serving_beside: group {name} on {host}: {registry.VARIABLE}={wanted[registry.VARIABLE]}: the engine of a "
+            f"host is one, and {own['group']} has another; leave it out, or give the group a host of its own"
+        )
 
 
 def _in_store(name: str, host: str, model: str, variables: Mapping[str, Any]) -> None:

@@ -68,6 +68,7 @@ class ServingSettings:
     vllm_serve_degraded_after: float
     vllm_serve_ready_timeout: int
     serving_engine: str = ""
+    vllm_serve_engine_port: int = 30000
     console_enabled: bool = True
     vllm_serve_cors_origins: list[Any] = field(default_factory=list)
     vllm_serve_power_commands: list[Any] = field(default_factory=list)

@@ -20,6 +20,11 @@ SERVERS_FIRST = "servers_first"
 LAUNCHER = "launcher"
 LAUNCHES = (RANKS, SERVERS_FIRST, LAUNCHER)
 
+#: the line of an error that ended a Python program, or of an argument that its parser refused
+PYTHON_ERROR = re.compile(
+    r"^(?:[\w.]+\.)?(?:\w*(?:Error|Exception|Timeout|Interrupt)|SystemExit|AssertionError)\b.*|"
+    r"^(?:usage: )?.*: error: .*|^Value error, .*"
+)
 #: matches no line
 NEVER = re.compile(r"(?!)")
 

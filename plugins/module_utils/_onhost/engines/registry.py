@@ -9,11 +9,12 @@ from typing import Any
 
 from .base import EngineOnHost
 from .llama_cpp import LLAMA_CPP
+from .sglang import SGLANG
 from .vllm import VLLM
 
 #: the engine of a group whose files name none
 DEFAULT = VLLM
-ENGINES: dict[str, EngineOnHost] = {one.name: one for one in (VLLM, LLAMA_CPP)}
+ENGINES: dict[str, EngineOnHost] = {one.name: one for one in (VLLM, SGLANG, LLAMA_CPP)}
 
 #: distributions whose versions say which engine is installed
 PACKAGES = tuple(name for one in ENGINES.values() for name in one.packages)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from .base import COMPLETION, RANKS, EngineOnHost, KnownFailure, LogForm, MetricNames, ProbeRoute, Stage
+from .base import COMPLETION, PYTHON_ERROR, RANKS, EngineOnHost, KnownFailure, LogForm, MetricNames, ProbeRoute, Stage
 
 #: how far a whole load is at the start and the end of a stage, by experience: weights are most of it
 _STAGES: tuple[Stage, ...] = (
@@ -155,10 +155,6 @@ _KNOWN: tuple[KnownFailure, ...] = (
     KnownFailure(re.compile(r"Address already in use"), "another program holds the port or socket", False),
     KnownFailure(re.compile(r"validation errors? for"), "correct vllm_serve_args", True),
 )
-_ERROR_LINE = re.compile(
-    r"^(?:[\w.]+\.)?(?:\w*(?:Error|Exception|Timeout|Interrupt)|SystemExit|AssertionError)\b.*|"
-    r"^(?:usage: )?.*: error: .*|^Value error, .*"
-)
 _VAGUE = re.compile(
     r"Engine core initialization failed|See root cause above|EngineCore (?:failed|encountered)|"
     r"Failed core proc|WorkerProc initialization failed|EngineDeadError"
@@ -175,7 +171,7 @@ VLLM = EngineOnHost(
         prefix=_PREFIX,
         logged=_LOGGED,
         dull=_DULL,
-        error=_ERROR_LINE,
+        error=PYTHON_ERROR,
         vague=_VAGUE,
         serves=re.compile(r"Application startup complete"),
         percent=_PERCENT,

@@ -57,6 +57,8 @@ class PlannedEngine(ABC):
 
     on_host: EngineOnHost
     can: Abilities
+    #: for Sparks, where neither the inventory nor a recipe names one; empty where this collection chooses none
+    image: str = ""
 
     @property
     def name(self) -> str:

@@ -11,10 +11,11 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding imp
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry as on_hosts
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import executor as executors
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import AskedOfEngine, PlannedEngine
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.sglang import PlannedSglang
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.vllm import PlannedVllm
 
 VARIABLE = "serving_engine"
-ENGINES: dict[str, PlannedEngine] = {one.name: one for one in (PlannedVllm(),)}
+ENGINES: dict[str, PlannedEngine] = {one.name: one for one in (PlannedVllm(), PlannedSglang())}
 DEFAULT = ENGINES[on_hosts.DEFAULT.name]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.vllm import VLLM
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_serve
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import runtime, vllm_serve
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import Abilities, PlannedEngine
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_serve import Serving
 
@@ -25,6 +25,7 @@ class PlannedVllm(PlannedEngine):
         formats=frozenset(("safetensors",)),
         degraded=True,
     )
+    image = runtime.IMAGE
 
     def plan(self, recipe: Mapping[str, Any] | str, hosts: Sequence[str], **known: Any) -> dict[str, Any]:
         return _recipe.resolve(recipe, hosts, **known)

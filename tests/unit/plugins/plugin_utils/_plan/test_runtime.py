@@ -39,9 +39,13 @@ def test_the_inventory_then_the_recipe_then_the_hosts(
 
 def test_the_image_where_nobody_names_one() -> None:
     container, venv = runtime.Runtime("container", ""), runtime.Runtime("venv", "")
-    assert runtime.image(container, ["spark"], "") == runtime.IMAGE
-    assert runtime.image(container, ["spark"], "mine:1") == "mine:1"
-    assert runtime.image(container, ["spark", "thor"], "") == runtime.image(venv, ["spark"], "") == ""
+    assert runtime.image(container, ["spark"], "", runtime.IMAGE) == runtime.IMAGE
+    assert runtime.image(container, ["spark"], "mine:1", runtime.IMAGE) == "mine:1"
+    assert (
+        runtime.image(container, ["spark", "thor"], "", runtime.IMAGE)
+        == runtime.image(venv, ["spark"], "", runtime.IMAGE)
+        == ""
+    )
 
 
 def test_recipes_name_the_same_image() -> None:

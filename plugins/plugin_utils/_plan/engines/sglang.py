@@ -1,0 +1,257 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""SGLang as the planners see it: one rank on each host, started by units of their own, in a container image.
+
+Its memory is planned by our one rule, and pinned: ``max-total-tokens`` makes the cache as large as the plan says,
+however much is free at a start. Layers are divided by our own rule, which it is told, because its own gives what does
+not divide to the last stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import read_shape
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.split import split_layers
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import (
+    SizingError,
+    as_fraction,
+    parse_length,
+)
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.sglang import SGLANG
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import patience, sizing_options
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import OFFLINE, cache_folders
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import sglang_args
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import Abilities, PlannedEngine
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import ServeConfigError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_serve import Serving
+
+ADDRESS = "127.0.0.1"
+PARTITION = "SGLANG_PP_LAYER_PARTITION"
+#: tokens of a prompt in one step, unless arguments say otherwise
+CHUNK = 8192
+#: the cache is made of pages of so many tokens at most
+PAGE = 64
+#: caches that it has beside those of every engine, each with its folder below ours
+_CACHES = {
+    "SGLANG_CACHE_DIR": "sglang",
+    "SGLANG_JIT_CACHE_DIR": "sglang/jit",
+    "TILELANG_CACHE_DIR": "tilelang",
+    "TVM_FFI_CACHE_DIR": "tvm-ffi",
+    "CUTE_DSL_CACHE_DIR": "cute-dsl",
+}
+_MEMORY = "mem-fraction-static"
+_TOKENS = "max-total-tokens"
+
+
+class PlannedSglang(PlannedEngine):
+    """Ranks without Ray, each in a container."""
+
+    on_host = SGLANG
+    can = Abilities(
+        executors=frozenset(("mp",)),
+        runtimes=frozenset(("container",)),
+        kinds=frozenset(("spark", "thor", "generic")),
+        formats=frozenset(("safetensors",)),
+    )
+
+    def plan(self, recipe: Mapping[str, Any] | str, hosts: Sequence[str], **known: Any) -> dict[str, Any]:
+        own = {key: value for key, value in (known.get("overrides") or {}).items() if value not in (None, "")}
+        data = _recipe.load(recipe, base=known.get("base"), hosts=len(hosts))
+        topology, kinds = str(known.get("topology") or "switch"), known.get("kinds") or {}
+        _recipe.check_recipe_hosts(data, hosts, topology, kinds, _recipe.SHIPPED)
+        acknowledged, length = list(own.get("acknowledged", [])), own.get("max_model_len", data["max_model_len"])
+        args = _arguments(data, own, acknowledged)
+        shape = known.get("config") or data["config"]
+        data["weights_bytes"] = known.get("weights_bytes") or data["weights_bytes"]
+        try:
+            asked = _split_arguments(args)
+            parallel = _recipe.parallel_of(
+                data, own, asked, hosts, known.get("gpus_per_host", 1), topology, shape, length, False
+            )
+            environment = _environment(data, own, parallel, shape)
+            sizing = _sizing(args, environment, parallel, hosts, kinds)
+            sizes = _recipe.memory_of(
+                data,
+                shape,
+                parallel,
+                sizing,
+                length,
+                hosts,
+                (known.get("memory_bytes"), known.get("memory_available_bytes")),
+                bool(known.get("require_fit", True)),
+            )
+        except SizingError as error:
+            raise RecipeError(f"recipe {data['name']}: {error}", "split") from error
+        args, notes = _pinned(args, sizing, sizes, parallel)
+        named = _recipe.model_names(data, own)
+        return {
+            "name": data["name"],
+            **named,
+            "max_model_len": _recipe.length_of(length),
+            **{"vllm_version": "", "calls": [], "needs": {}},
+            **{key: parallel[key] for key in ("tensor_parallel", "pipeline_parallel", "expert_parallel")},
+            "why": _recipe.reason_of(data, own, len(hosts), topology, parallel),
+            "args": args,
+            "environment": environment,
+            "acknowledged": acknowledged,
+            "answers": bool(data["answers"]) and not args.get("is-embedding"),
+            "memory": sizes,
+            "sizing": sizing,
+            "warnings": notes,
+            "options_checked": "",
+            "untranslated": list(data["untranslated"]),
+            "command": ["sglang", "serve", "--model-path", str(named["model"]), *sglang_args.words(args)],
+        }
+
+    def config(self, serving: Serving) -> dict[str, Any]:
+        given, hosts = serving.settings, serving.cluster["hosts"]
+        if len(serving.names) > 1:
+            raise ServeConfigError(
+                f"vllm_serve_served_model_name: {self.title} serves under one name, and there are "
+                f"{', '.join(serving.names)}; keep one"
+            )
+        if serving.token_limits:
+            raise ServeConfigError(
+                f"vllm_serve_api_keys: {', '.join(serving.token_limits)} has a limit of tokens, and {self.title} says "
+                "the tokens of a stream only to a client that asks; remove the limits, or serve with another engine"
+            )
+        if given.vllm_serve_from_hub:
+            raise ServeConfigError(
+                f"vllm_serve_from_hub: {self.title} serves from the model store here; leave the variable out"
+            )
+        length = serving.planned.get("max_model_len", given.vllm_serve_max_model_len)
+        config: dict[str, Any] = {"model-path": serving.model_path, "served-model-name": serving.names[0]}
+        if length and length != "auto":
+            config["context-length"] = int(length)
+        config |= {"tp-size": serving.tensor_parallel, "pp-size": serving.pipeline_parallel}
+        if len(hosts) > 1:
+            address = serving.cluster["head_address"]
+            if not address:
+                raise ServeConfigError("the head has no control address; several hosts need one")
+            config |= {"nnodes": len(hosts), "node-rank": serving.rank}
+            config["dist-init-addr"] = f"{address}:{given.vllm_serve_master_port}"
+        config |= {"host": ADDRESS, "port": given.vllm_serve_engine_port, "enable-metrics": True}
+        rest = {
+            # its scheduler else spins on a core while nobody asks
+            "sleep-on-idle": True,
+            # steps between two moves of the counter that the watchdog reads
+            "decode-log-interval": 8,
+            # ours acts first
+            "watchdog-timeout": patience.step_timeout(serving.patience["step_patience"]),
+            **dict(serving.args),
+        }
+        return {**config, **dict(sorted(rest.items()))}
+
+    def smaller_config(self, serving: Serving) -> dict[str, Any]:
+        raise ServeConfigError(f"vllm_serve_degraded_after: {self.title} has no smaller model; set it to 0")
+
+    def environment(self, serving: Serving) -> dict[str, Any]:
+        cache = serving.settings.engine_cache_dir
+        shared = {name: folder for name, folder in cache_folders(cache).items() if not name.startswith("VLLM_")}
+        environment = {
+            **shared,
+            **{name: f"{cache}/{folder}" for name, folder in _CACHES.items()},
+            # else its queues between hosts may take another network
+            "SGLANG_HOST_IP": str(serving.network["control_address"]),
+            # a hang of NCCL 2.30's NVLink switches, which these machines do not have
+            "NCCL_NVLS_ENABLE": "0",
+            "DO_NOT_TRACK": "1",
+            "PYTHONUNBUFFERED": "1",
+            **OFFLINE,
+        }
+        return merged(environment, serving.own_environment)
+
+    def option_arguments(self, serving: Serving) -> dict[str, Any]:
+        """None: its own parser refuses an unknown option at the start, and the run says which."""
+        return {}
+
+    def command(self, serving: Serving) -> list[str]:
+        program = serving.engine.program(self.name, serving.places.service)
+        return [*program, "serve", "--config", f"{serving.places.etc}/{self.on_host.config}"]
+
+    def socket(self, serving: Serving) -> str:
+        return f"{ADDRESS}:{serving.settings.vllm_serve_engine_port}"
+
+
+def _arguments(data: Mapping[str, Any], own: Mapping[str, Any], acknowledged: Sequence[str]) -> dict[str, Any]:
+    """The recipe's arguments and the user's, which win; null takes one away."""
+    if data["engine"] != SGLANG.name:
+        raise RecipeError(
+            f"recipe {data['name']} is for {data['engine']}, whose arguments {SGLANG.title} does not know. Set "
+            f"vllm_serve_model: {data['model']} and vllm_serve_args instead, or choose a recipe for {SGLANG.title}.",
+            "engine",
+        )
+    theirs = sglang_args.checked(data["args"], f"recipe {data['name']}: args")
+    ours = sglang_args.checked(own.get("args") or {}, "vllm_serve_args")
+    args = {name: value for name, value in {**theirs, **ours}.items() if value is not None}
+    if problems := sglang_args.dangers(args, acknowledged):
+        raise RecipeError(f"recipe {data['name']}: {'; '.join(problems)}", "arguments")
+    return args
+
+
+def _split_arguments(args: dict[str, Any]) -> dict[str, Any]:
+    """What of the arguments the planner of the split reads, by its names; taken out of ``args``."""
+    replicas = args.pop("dp-size", args.pop("data-parallel-size", 1))
+    experts = int(args.pop("ep-size", args.pop("expert-parallel-size", 1)) or 1)
+    return {"data-parallel-size": replicas, **({"enable-expert-parallel": True} if experts > 1 else {})}
+
+
+def _environment(
+    data: Mapping[str, Any], own: Mapping[str, Any], parallel: Mapping[str, Any], shape: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """With the layers of each stage by our rule, unless somebody names them."""
+    found = dict(merged(data["environment"], own.get("environment", {})))
+    stages = parallel["pipeline_parallel"]
+    if stages > 1 and shape is not None and PARTITION not in found:
+        layers = split_layers(read_shape(shape).num_layers, stages)
+        found[PARTITION] = ",".join(map(str, layers))
+    return found
+
+
+def _sizing(
+    args: Mapping[str, Any],
+    environment: Mapping[str, Any],
+    parallel: Mapping[str, Any],
+    hosts: Sequence[str],
+    kinds: Mapping[str, str],
+) -> dict[str, Any]:
+    """What of the arguments decides sizes, by the names of the memory plan's options."""
+    found: dict[str, Any] = {
+        "dtype": str(args.get("dtype", "auto")),
+        "kv_cache_dtype": sglang_args.cache_dtype(str(args.get("kv-cache-dtype", "auto"))),
+        "gpu_memory_utilization": as_fraction(_MEMORY, args.get(_MEMORY, sizing_options.DEFAULT_UTILIZATION)),
+        "enforce_eager": bool(args.get("disable-cuda-graph", False)),
+        "enable_prefix_caching": not args.get("disable-radix-cache", False),
+        "max_num_batched_tokens": parse_length("chunked-prefill-size", args.get("chunked-prefill-size", CHUNK)),
+        "enable_expert_parallel": bool(parallel["expert_parallel"]),
+        **sizing_options.of_engine(hosts, kinds, ""),
+    }
+    if args.get("max-running-requests"):
+        found["max_num_seqs"] = parse_length("max-running-requests", args["max-running-requests"])
+    if PARTITION in environment:
+        found["layer_partition"] = str(environment[PARTITION])
+    return found
+
+
+def _pinned(
+    args: Mapping[str, Any], sizing: Mapping[str, Any], sizes: Mapping[str, Any] | None, parallel: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    """The arguments with the memory that is planned, and what is to be said of it."""
+    made: dict[str, Any] = {
+        _MEMORY: sizing["gpu_memory_utilization"],
+        "chunked-prefill-size": sizing["max_num_batched_tokens"],
+    }
+    if parallel["expert_parallel"]:
+        made["ep-size"] = parallel["tensor_parallel"]
+    tokens = (sizes or {}).get("kv_cache_tokens")
+    if tokens:
+        made[_TOKENS] = int(tokens) // PAGE * PAGE
+    notes = ["options are not checked before the start: this engine's own parser decides"]
+    if not tokens and _TOKENS not in args:
+        notes.append(f"the model's size is not known, so its cache is as large as {_MEMORY} leaves room; set {_TOKENS}")
+    return dict(sorted({**made, **args}.items())), notes
