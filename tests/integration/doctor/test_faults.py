@@ -446,6 +446,8 @@ def test_all_hosts_without_power(diagnose: Callable[..., Any], cluster: Any) -> 
         cluster.lab.boot(A, B, C)
         cluster.lab.wait(A, B, C)
     assert answer.places == [("host-unreachable", (host,)) for host in (A, B, C)], answer.output
+    # nobody was read, which is no diagnosis of the cluster
+    assert answer.rc == 2
     print(f"\nall hosts off: {answer.seconds:.1f} s")
 
 
