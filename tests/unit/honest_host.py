@@ -132,6 +132,17 @@ def evidence(number: int) -> dict[str, Any]:
         **{"started": NOW, "ended": NOW + 2, "seconds": 2.0, "errors": ["node: slow"]},
         "node": {key: value for key, value in node(number).items() if key != "clock"},
         "rdma": rdma(number),
+        "rdma_counters": {"rocep1s0f0": {"port_rcv_packets": 1 << 40, "out_of_sequence": 20_000}},
+        "previous_boot": {"ended": 1_790_000_000, "how": "cut", "last": ["kernel: x"]},
+        "hangs": [
+            {
+                **{"taken": 1_790_000_000.0, "reason": "hung", "nccl": "NCCL version 2.28\nError: x", "late": ["b"]},
+                "processes": [
+                    {"title": "Worker", "state": "S", "waits_in": ["futex_wait"], "stack": "Thread 1\n    f"}
+                ],
+                "gpus": [{"watts": 20.0, "celsius": 50.0, "sm_mhz": 2000.0, "utilization": 96.0, "slowed": []}],
+            }
+        ],
         "nccl": {
             "/etc/nccl.conf": {
                 "settings": {"NCCL_IB_DISABLE": "1"},

@@ -48,6 +48,10 @@ def a_gate_that_could_not_ask(value: Any) -> bool:
     return set(value) == {"healthy", "reason"} and value["healthy"] is False and isinstance(value["reason"], str)
 
 
+def a_port(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 65535
+
+
 def a_number_as_text(value: Any) -> bool:
     return isinstance(value, str) and len(value) < 32 and math.isfinite(float(value))
 
@@ -129,6 +133,10 @@ NODE: Form = {
     "beside": [str],
     "gpus": a_count,
     "gpu_names": [str],
+    "gpu_problem?": str,
+    "gpu_clock_limit?": a_count,
+    # of the connection by which somebody asks, where it is one of ssh
+    "ssh_port?": a_port,
     "driver": str,
     "interfaces": [INTERFACE],
     "routes": [{"dst": str, "dev": str, "gateway": str, "prefsrc": str, "protocol": str}],
@@ -295,6 +303,14 @@ _PROCESS: Form = {
     "nccl_conf?": _TEXTS,
     "contained": bool,
 }
+_HANG: Form = {
+    "taken": a_time,
+    "reason": str,
+    "processes": [{"title": str, "state": str, "waits_in": [str], "stack": str}],
+    "nccl": str,
+    "gpus": GPUS,
+    "late": [str],
+}
 EVIDENCE: Form = {
     "started": a_time,
     "ended": a_time,
@@ -303,6 +319,7 @@ EVIDENCE: Form = {
     # of a part that could not be read there is nothing
     "node": (nothing, NODE),
     "rdma": RDMA,
+    "rdma_counters": {str: _NUMBERS},
     "nccl": {str: _NCCL_FILE},
     "files": {str: a_text_of_at_most_100_000_characters},
     "secrets?": {str: {"characters": a_count, "fingerprint": str}},
@@ -310,6 +327,8 @@ EVIDENCE: Form = {
     "units": {str: _TEXTS},
     "listeners": [{"address": str, "port": a_count, "program": str}],
     "memory": _NUMBERS,
+    "previous_boot": {"ended?": a_time, "how?": re.compile("orderly|panic|cut"), "last?": [str]},
+    "hangs": [_HANG],
     "gpus": GPUS,
     "disks": [
         {"path": str, **dict.fromkeys(("total", "free", "inodes", "inodes_free"), a_count), "read_only": bool},

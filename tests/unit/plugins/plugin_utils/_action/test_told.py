@@ -44,6 +44,63 @@ def test_a_part_that_could_not_be_read_is_empty_and_no_mistake(root: Path, monke
     shape.check(seen, told.EVIDENCE)
 
 
+def test_every_part_of_what_a_host_tells_has_a_form(root: Path) -> None:
+    """One without would be read as it came: who trips over it ends the run of all hosts."""
+    seen = evidence.Collector(nothing_installed, str(root)).collect()
+    status = host_status.HostReader(nothing_installed, str(root)).read()
+    for found, form in ((seen, told.EVIDENCE), (status, told.STATUS), (status["node"], told.NODE)):
+        assert set(found) <= {name.rstrip("?") for name in form}
+
+
+@pytest.mark.parametrize(
+    ("fact", "lie"),
+    [
+        ("gpu_clock_limit", "x"),
+        ("gpu_clock_limit", -1),
+        ("gpu_problem", ["x"]),
+        ("ssh_port", 70000),
+        ("ssh_port", "22}"),
+    ],
+)
+def test_a_lie_about_a_fact_is_that_hosts_failure(root: Path, fact: str, lie: Any) -> None:
+    node = host_status.HostReader(nothing_installed, str(root)).read()["node"]
+    shape.check({**node, "gpu_clock_limit": 0, "gpu_problem": "", "ssh_port": 22}, told.NODE)
+    with pytest.raises(shape.Misshapen, match=fact):
+        shape.check({**node, fact: lie}, told.NODE)
+
+
+HANG = {
+    **{"taken": 1.0, "reason": "", "nccl": "", "gpus": [], "late": []},
+    "processes": [{"title": "", "state": "S", "waits_in": [], "stack": ""}],
+}
+
+
+@pytest.mark.parametrize(
+    ("part", "lie"),
+    [
+        ("hangs", "x"),
+        ("hangs", [{}]),
+        ("hangs", [{**HANG, "taken": "yesterday"}]),
+        ("hangs", [{**HANG, "taken": 1e300}]),
+        ("hangs", [{**HANG, "processes": [{"title": "x"}]}]),
+        ("hangs", [{**HANG, "gpus": [{"watts": "x"}]}]),
+        ("hangs", [{**HANG, "nccl": None}]),
+        ("rdma_counters", ["mlx5_0"]),
+        ("rdma_counters", {"mlx5_0": 3}),
+        ("rdma_counters", {"mlx5_0": {"port_rcv_packets": "x"}}),
+        ("rdma_counters", {"mlx5_0": {"port_rcv_packets": -1}}),
+        ("previous_boot", {"how": "cut", "ended": 2**62, "last": []}),
+        ("previous_boot", {"how": ["cut"], "ended": 1}),
+        ("previous_boot", {"how": "panic", "ended": 1, "last": 3}),
+    ],
+)
+def test_a_lie_about_a_part_of_the_evidence_is_that_hosts_failure(root: Path, part: str, lie: Any) -> None:
+    seen = json.loads(json.dumps(evidence.Collector(nothing_installed, str(root)).collect()))
+    shape.check({**seen, "hangs": [HANG], "rdma_counters": {"mlx5_0": {"port_rcv_packets": 3}}}, told.EVIDENCE)
+    with pytest.raises(shape.Misshapen, match=part):
+        shape.check({**seen, part: lie}, told.EVIDENCE)
+
+
 @pytest.mark.parametrize("value", ["10.0.0.1", "fe80::1", "::ffff:10.0.0.1"])
 def test_addresses(value: str) -> None:
     assert told.an_address(value)
