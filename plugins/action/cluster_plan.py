@@ -201,7 +201,8 @@ class ActionModule(ClusterAction):
             warnings = [*warnings, *serving["warnings"]]
             engine = runtime.Runtime(serving["runtime"], serving["runtime_why"])
             cluster["summary"] += f"; {serving['recipe']}: {serving['why']}"
-        image = runtime.image(engine, cluster["kinds"].values(), serving.get("image", ""))
+        kinds = cluster["kinds"].values()
+        image = serving["image"] if serving else runtime.image(engine, kinds, "", runtime.IMAGE)
         starter = serving.get("executor") or executor.choose(head, engine, image, cluster).name
         cluster.update(runtime=engine.name, image=image, executor=starter)
         return warnings
