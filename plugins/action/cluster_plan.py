@@ -347,7 +347,8 @@ class ActionModule(ClusterAction):
             else os.path.join(inventory.secrets_dir(self.vars, self._templar.template), "api_key"),
             tls,
             usage.pools(serving["args"]),
-            bool(given["console_enabled"]),
+            # another role's, whose defaults are not at hand in this one
+            bool(given.get("console_enabled", role_specs.defaults()["console_enabled"])),
             tuple(holder.address for holder in virtual.holders) if virtual else (),
         )
         lines = [*usage.lines(api), *usage.other_models(cluster.get("groups") or (), str(cluster.get("group")))]

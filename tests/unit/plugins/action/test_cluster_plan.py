@@ -399,7 +399,6 @@ def test_the_run_ends_with_a_command_to_use():
         "vllm_serve_api_port": "8000",
         "vllm_serve_tls_names": [],
         "vllm_serve_listen": ["0.0.0.0"],
-        "console_enabled": True,
     }
     lines = action._usage_stage()["lines"]
     assert lines[0] == "The API is at http://192.168.1.11:8000/v1, and the model is called tiny."
