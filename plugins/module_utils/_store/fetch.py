@@ -1,9 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A content from a URL into a store, on a host whose controller has no room for it.
-
-Standard library only: this runs on the hosts.
-"""
+"""A content from a URL into a store, on a host whose controller has no room for it."""
 
 from __future__ import annotations
 
@@ -13,9 +10,9 @@ import os
 import stat
 import time
 import urllib.parse
-import urllib.request
 from typing import NamedTuple
 
+from ansible.module_utils.urls import open_url
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import content
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.incoming import PROVED, Incoming
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import StoreError, valid_sha256
@@ -61,11 +58,14 @@ def fetch(store: Store, sha256: str, size: int, url: str, seconds: float) -> Fet
 def _more(target: str, here: int, size: int, url: str, seconds: float) -> str:
     """Append what comes; why no more did."""
     end = time.monotonic() + seconds
-    asked = urllib.request.Request(url, headers={"Range": f"bytes={here}-"} if here else {})
+    headers = {"Range": f"bytes={here}-"} if here else {}
     place = urllib.parse.urlsplit(url).hostname
     try:
         with (
-            contextlib.closing(urllib.request.urlopen(asked, timeout=SILENCE)) as answer,
+            # the bytes as they are, and no password of root's
+            contextlib.closing(
+                open_url(url, headers=headers, timeout=SILENCE, decompress=False, use_netrc=False)
+            ) as answer,
             open(target, "ab") as file,
         ):
             if here and answer.status != http.client.PARTIAL_CONTENT:
