@@ -91,10 +91,7 @@ class TcpEndpoint:
         return any(len(row) == 5 and row[1] == self._local and row[3] == _LISTENS for row in _rows(table, 5) or [])
 
 
-Endpoint = UnixEndpoint | TcpEndpoint
-
-
-def endpoint_of(text: str) -> Endpoint:
+def endpoint_of(text: str) -> UnixEndpoint | TcpEndpoint:
     """Of the text in serving.json."""
     address, _colon, port = text.rpartition(":")
     if not text.startswith("/") and address and port.isdigit():
