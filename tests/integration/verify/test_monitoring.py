@@ -78,16 +78,17 @@ def test_prometheus_understands_what_the_dashboard_asks(promtool, tmp_path):
     assert f"{len(asked)} rules found" in promtool("check", "rules", "asked.yml", cwd=tmp_path)
 
 
-def test_it_is_off_by_default(cluster):
+def test_by_default_hosts_have_the_exporters_alone_which_the_page_reads(cluster):
     assert sum(play(cluster).changed.values()) == 0
     for host in cluster.hosts:
-        assert "sparkthor-exporter" not in cluster.run(host, "ls /etc/systemd/system")
+        assert cluster.run(host, "systemctl is-active sparkthor-exporter").strip() == "active"
+        assert cluster.run(host, "ls -d /etc/sparkthor/monitoring", check=False) == ""
 
 
 @pytest.fixture(scope="module")
 def watched(cluster):
     outcome = play(cluster, monitoring_enabled=True)
-    assert all(count == 1 for count in outcome.changed.values()), outcome.changed
+    assert outcome.changed == {host: int(host == cluster.head) for host in cluster.hosts}
     return cluster
 
 
