@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ansible import constants, context
+from ansible import constants
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import (
     compare_parity,
@@ -35,7 +35,6 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory impor
     inventory,
     play_roles,
     role_specs,
-    sources,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import (
     groups as serving_groups,
@@ -71,7 +70,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight impor
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import usage
 
 Groups = dict[str, list[str]]
-_STAGES = ("sources", "inventory", "facts", "hosts", "engine", "usage", "chosen")
+_STAGES = ("inventory", "facts", "hosts", "engine", "usage", "chosen")
 #: roles that read what the plan says of serving
 _SERVING_ROLES = frozenset(("engine", "model_store", "ray_node", "vllm_serve"))
 
@@ -94,8 +93,6 @@ class ActionModule(ClusterAction):
     }
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        if arguments["stage"] == "sources":
-            return self._sources_stage()
         if arguments["stage"] == "hosts":
             return self._hosts_stage(arguments)
         if arguments["stage"] == "engine":
@@ -407,19 +404,6 @@ class ActionModule(ClusterAction):
     def _fail(problems: Sequence[Finding | str]) -> None:
         if problems:
             raise AnsibleActionFail(nothing_changed(problems))
-
-    def _sources_stage(self) -> dict[str, Any]:
-        """Fail if Ansible read less of the inventory than it says, or if it has no cluster."""
-        given = [str(source) for source in context.CLIARGS.get("inventory") or constants.DEFAULT_HOST_LIST]
-        self._fail(sources.problems(given, constants.INVENTORY_IGNORE_EXTS))
-        groups = {name: list(hosts) for name, hosts in self.vars["groups"].items()}
-        self._fail(sources.unnamed(groups, given))
-        hosts = inventory.cluster_hosts(groups)
-        named = self.vars["hostvars"][hosts[0]].get("serving_groups") or []
-        self._fail(inventory.group_problems(groups, named))
-        played = self.vars.get("ansible_play_hosts_all") or hosts
-        self._fail(sources.nobody_left(context.CLIARGS.get("subset"), hosts, played))
-        return {"changed": False, "msg": f"the inventory has {len(hosts)} hosts"}
 
     def _inventory_stage(
         self,

@@ -13,8 +13,6 @@ author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
   - Runs on the controller, once for all hosts, and changes nothing anywhere.
-  - In the stage V(sources) it checks that the files of the inventory are what Ansible takes them for, and that the
-    groups of a cluster are there. Ansible itself only warns, and goes on with what it could read.
   - In the stage V(inventory) it checks groups, cluster-wide variables, secrets and every role variable that the
     inventory sets, without contacting a host.
   - In the stage V(facts) it checks that every host was reached and computes the fabric plan, the environment and the
@@ -39,7 +37,7 @@ options:
   stage:
     description: Which stage to run.
     type: str
-    choices: [sources, inventory, facts, hosts, engine, usage, chosen]
+    choices: [inventory, facts, hosts, engine, usage, chosen]
     default: facts
   nodes:
     description:
