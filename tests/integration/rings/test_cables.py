@@ -81,10 +81,10 @@ def test_a_doubled_and_a_crossed_cable_of_a_ring_of_five_stop_before_a_change(si
     five.lab.destroy()
     del site.sites["rings-cross"]
     doubled = ["01p0-02p1", "02p0-01p1", *right[2:4]]
-    five = site("rings-doubled", inventory("five", "ring", 5), 28, wiring=cables(*doubled))
+    five = site("rings-double", inventory("five", "ring", 5), 28, wiring=cables(*doubled))
     refused(five, "spark-02", "the plan wants spark-03", "move the end")
     five.lab.destroy()
-    del site.sites["rings-doubled"]
+    del site.sites["rings-double"]
 
 
 def test_a_ring_of_five_and_a_line_of_three_are_converged_once(site: Maker) -> None:
