@@ -23,7 +23,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import patience, sizing_options
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import OFFLINE, cache_folders
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import sglang_args
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import sglang_args, sglang_trust
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import Abilities, PlannedEngine
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
@@ -31,6 +31,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_confi
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_serve import Serving
 
 ADDRESS = "127.0.0.1"
+NO_MEDIA = '{"image": 0, "video": 0, "audio": 0}'
 PARTITION = "SGLANG_PP_LAYER_PARTITION"
 #: tokens of a prompt in one step, unless arguments say otherwise
 CHUNK = 8192
@@ -124,6 +125,11 @@ class PlannedSglang(PlannedEngine):
             raise ServeConfigError(
                 f"vllm_serve_from_hub: {self.title} serves from the model store here; leave the variable out"
             )
+        if given.vllm_serve_media_domains:
+            raise ServeConfigError(
+                f"vllm_serve_media_domains: {self.title} that takes media reads also whatever file a request names, so "
+                "it gets none here; leave the variable out"
+            )
         length = serving.planned.get("max_model_len", given.vllm_serve_max_model_len)
         config: dict[str, Any] = {"model-path": serving.model_path, "served-model-name": serving.names[0]}
         if length and length != "auto":
@@ -143,6 +149,8 @@ class PlannedSglang(PlannedEngine):
             "decode-log-interval": 8,
             # ours acts first
             "watchdog-timeout": patience.step_timeout(serving.patience["step_patience"]),
+            # it reads whatever file, port or host a request names as an image
+            "limit-mm-data-per-request": NO_MEDIA,
             **dict(serving.args),
         }
         return {**config, **dict(sorted(rest.items()))}
@@ -189,8 +197,10 @@ def _arguments(data: Mapping[str, Any], own: Mapping[str, Any], acknowledged: Se
     theirs = sglang_args.checked(data["args"], f"recipe {data['name']}: args")
     ours = sglang_args.checked(own.get("args") or {}, "vllm_serve_args")
     args = {name: value for name, value in {**theirs, **ours}.items() if value is not None}
-    if problems := sglang_args.dangers(args, acknowledged):
-        raise RecipeError(f"recipe {data['name']}: {'; '.join(problems)}", "arguments")
+    for where, given in ((f"recipe {data['name']}: args", theirs), ("vllm_serve_args", ours)):
+        told = {name: args[name] for name in given if name in args and (given is ours or name not in ours)}
+        if problems := sglang_trust.dangers(told, acknowledged):
+            raise RecipeError(f"{where}: {'; '.join(problems)}", "arguments")
     return args
 
 

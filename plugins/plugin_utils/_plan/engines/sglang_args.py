@@ -1,11 +1,11 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""SGLang's options: which the role decides, which are dangerous, and how its file takes them. Pure."""
+"""SGLang's options: which the role decides, and how its file takes them. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
@@ -26,12 +26,6 @@ OWNED: dict[str, str] = {
     "enable-metrics": "nothing: the watchdog reads them",
     "config": "vllm_serve_args itself: it becomes the configuration file",
 }
-#: what runs code that it names, lets requests run some, talks to another host or blinds the watchdog
-_DANGEROUS = re.compile(
-    r"trust-remote-code|enable-custom-logit-processor|tool-server|hicache-storage-backend.*|disaggregation-.*|"
-    r"remote-instance-weight-loader-.*|enable-trace|otlp-traces-endpoint|kv-events-config|forward-hooks|grpc-mode|"
-    r"load-format-remote|custom-weight-loader|skip-server-warmup"
-)
 #: of the role's variables, which are named as another engine's options are: what says the same here
 _SAME = {"enable-auto-tool-choice": None, "enable-prefix-caching": "disable-radix-cache"}
 #: parsers that are called otherwise
@@ -73,15 +67,6 @@ def checked(args: Mapping[str, Any], where: str) -> dict[str, Any]:
             raise RecipeError(f"{where}: {key} is given twice, in two spellings; keep one", "arguments")
         found[name] = value
     return found
-
-
-def dangers(args: Mapping[str, Any], acknowledged: Collection[str]) -> list[str]:
-    """What of the arguments needs the inventory's own word."""
-    return [
-        f"{name} is dangerous: list it in vllm_serve_acknowledged if you want it"
-        for name, value in args.items()
-        if value is not False and _DANGEROUS.fullmatch(name) and name not in acknowledged
-    ]
 
 
 def cache_dtype(name: str) -> str:

@@ -57,7 +57,7 @@ def test_layers_are_divided_by_our_rule() -> None:
         ({"vllm_serve_executor": "ray"}, "SGLang cannot do ray as executor; set serving_engine to vllm"),
         ({"engine_image": ""}, "engine_image is not set, and there is no image of SGLang"),
         ({"vllm_serve_recipe": "gpt-oss-120b", "vllm_serve_model": ""}, "is for vllm, whose arguments SGLang does not"),
-        ({"vllm_serve_args": {"trust-remote-code": True}}, "list it in vllm_serve_acknowledged"),
+        ({"vllm_serve_args": {"trust-remote-code": True}}, "vllm_serve_args: trust-remote-code=True may run code"),
         ({"vllm_serve_args": {"dp-size": 2}}, "makes several replicas"),
     ],
 )
@@ -87,6 +87,8 @@ def test_each_rank_has_its_file(sglang: dict[str, Any]) -> None:
     assert config["nnodes"] == len(sglang["sparkthor_cluster"]["hosts"])
     assert config["node-rank"] == 0
     assert config["dist-init-addr"].endswith(":29501")
+    # a request's image is no file and no port of this host
+    assert json.loads(config["limit-mm-data-per-request"]) == {"image": 0, "video": 0, "audio": 0}
     assert (config["max-total-tokens"], config["disable-radix-cache"]) == (4096, True)
     group = json.loads(found["/etc/sparkthor/group.json"])
     assert group["engine"] == "sglang"
@@ -111,6 +113,7 @@ def test_only_those_who_must_reach_its_port(sglang: dict[str, Any]) -> None:
     [
         ({"vllm_serve_api_keys": [{"name": "a", "key": "k" * 40, "tokens_per_minute": 5}]}, "has a limit of tokens"),
         ({"vllm_serve_from_hub": True}, "serves from the model store here"),
+        ({"vllm_serve_media_domains": ["a.example"]}, "reads also whatever file a request names"),
     ],
 )
 def test_what_the_front_could_not_keep_is_refused(sglang: dict[str, Any], given: dict[str, Any], words: str) -> None:

@@ -44,12 +44,6 @@ def test_what_the_file_cannot_say_is_refused(given: dict[str, Any], words: str) 
     assert words in str(caught.value)
 
 
-def test_dangers_want_a_word_of_the_inventory() -> None:
-    args = {"trust-remote-code": True, "disaggregation-mode": "prefill", "enable-trace": False}
-    assert len(sglang_args.dangers(args, [])) == 2
-    assert not sglang_args.dangers(args, ["trust-remote-code", "disaggregation-mode"])
-
-
 def test_a_cache_that_is_not_planned_is_refused() -> None:
     assert sglang_args.cache_dtype("bf16") == "bfloat16"
     with pytest.raises(RecipeError, match="kv-cache-dtype='mxfp8' is not planned here"):
