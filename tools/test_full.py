@@ -43,6 +43,7 @@ MORE = {
     "examples": ("examples",),
     "readme": ("Makefile", "tools", "README.md"),
     "rings": ("tests/integration/host_layer",),
+    "rings_serve": ("tests/integration/serve",),
     "serve_container": ("tests/integration/serve",),
 }
 #: rounds of chaos begin for so many minutes, on each of three clusters
