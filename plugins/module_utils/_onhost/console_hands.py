@@ -5,12 +5,14 @@
 """What the page needs root for, and nothing else.
 
 The page's process reads what browsers, engines and other hosts say, so it is nobody.  Its parent is root, reads none of
-that, and does for it what is on a short list: read the journal of the serving units, and drain, start, stop, restart or
-wake a group that serving.json names.  Each wish is written down with the name of the key, before and after.
+that, and does for it what is on a short list: read the journal of the serving units; drain, start, stop, restart or
+wake a group that serving.json names; block a key that the front proxy knows.  Each wish is written down with the name
+of the key that asked for it, before and after.
 """
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
@@ -20,9 +22,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .._lib import files, foreign, mask
+from .._lib import files, foreign, mask, peer
 from .._lib.printable import printable
-from . import control, places, serving, watchdog_hands
+from . import control, front_config, on_demand_service, places, serving, watchdog_hands
 
 #: what may be asked for, and what it is for ``control``
 VERBS = {
@@ -33,8 +35,14 @@ VERBS = {
     "stop": "stopped",
     "wake": "awake",
 }
+#: what may be asked for of a key, by its name
+KEY_VERBS = ("block", "unblock")
 #: what says why it is done, because others see it
-REASONED = ("restart", "stop", "drain")
+REASONED = ("restart", "stop", "drain", "block")
+#: takes nothing from a group that moves, and is for that time as well
+ALWAYS = ("resume", "start", *KEY_VERBS)
+#: of the inventory, beside those of vllm_serve_api_keys; rotate_api_key.yml ends it
+CLUSTER_KEY = "default"
 AUDIT = "/var/lib/sparkthor-console/audit.jsonl"
 #: the newest of it are kept
 AUDIT_LINES = 200
@@ -42,6 +50,7 @@ AUDIT_LINES = 200
 CONTROLLER, CONTROLLER_LIVES = "/run/sparkthor-controller.json", 90.0
 #: seconds that the requests of a group have before a restart or a stop, and for a drain
 PATIENCE = {"restart": 300.0, "stop": 600.0, "drain": 600.0}
+FRONT = "sparkthor-front.service"
 _ID = re.compile(r"[0-9a-f-]{8,64}")
 _KEY = re.compile(r"[a-z0-9_-]{1,32}")
 _ADDRESS = re.compile(r"[0-9a-fA-F.:%]{1,64}")
@@ -56,16 +65,19 @@ class ConsoleRefused(Exception):
 
 
 class Wish(dict[str, Any]):
-    """``do``, ``group``, ``reason``, ``id``, ``who``, ``address`` and ``since``, checked."""
+    """``do``, ``group``, ``key``, ``reason``, ``id``, ``who``, ``address`` and ``since``, checked."""
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], groups: Sequence[str]) -> Wish:
+    def of(cls, given: Mapping[str, Any], groups: Sequence[str], keys: Callable[[], Sequence[str]]) -> Wish:
         """Raises Refused."""
         verb, group, reason = str(given.get("do")), str(given.get("group") or ""), str(given.get("reason") or "")
         who, address, number = str(given.get("who")), str(given.get("address")), str(given.get("id"))
-        if verb not in VERBS:
-            raise ConsoleRefused(400, f"there is no such action; there are {', '.join(VERBS)}")
-        if group not in groups:
+        key = str(given.get("key") or "")
+        if verb not in (*VERBS, *KEY_VERBS):
+            raise ConsoleRefused(400, f"there is no such action; there are {', '.join((*VERBS, *KEY_VERBS))}")
+        if verb in KEY_VERBS:
+            _check_key(verb, key, who, keys())
+        elif group not in groups:
             raise ConsoleRefused(404, "this head has no such serving group; ask the page of the group's own head")
         if not _ID.fullmatch(number) or not _KEY.fullmatch(who) or not _ADDRESS.fullmatch(address):
             raise ConsoleRefused(400, "the wish has no id, or nobody says whose it is")
@@ -77,12 +89,35 @@ class Wish(dict[str, Any]):
         since = given.get("since")
         if since is not None and (isinstance(since, bool) or not isinstance(since, (int, float))):
             raise ConsoleRefused(400, "since is no time")
-        return cls(do=verb, group=group, reason=reason, id=number, who=who, address=address, since=since)
+        found = {"do": verb, "group": group, "reason": reason, "id": number, "who": who, "address": address}
+        return cls(found, since=since, **({"key": key} if verb in KEY_VERBS else {}))
+
+
+def _check_key(verb: str, key: str, who: str, known: Sequence[str]) -> None:
+    """Raises Refused."""
+    if key not in known:
+        raise ConsoleRefused(404, "this head knows no such key")
+    if verb == "block" and key == CLUSTER_KEY:
+        raise ConsoleRefused(403, "the cluster's own key is not blocked here: rotate_api_key.yml makes a new one")
+    if verb == "block" and key == who:
+        raise ConsoleRefused(403, "a key does not block itself: who would let it in again?")
 
 
 def groups_of(config: Mapping[str, Any]) -> list[str]:
     """The groups whose head this host is, as ``control`` knows them: the host's own one has no name."""
     return [str(one.get("beside") or "") for one in config.get("groups") or () if one.get("here")]
+
+
+def wake(group: str, path: str = f"{on_demand_service.RUN}/wake.sock") -> str:
+    """Ask for a group that takes turns, as the front proxy does; what becomes of it.  Raises ControlError."""
+    try:
+        answer = peer.ask(peer.unix(path), "POST", f"/{group}", 5.0)
+        told = foreign.parse_object(answer.body)["error"]
+        return printable(str(told["message"]))[:400]
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
+        raise control.ControlError(
+            "the service that wakes groups gives no answer; see journalctl -u sparkthor-on-demand"
+        ) from error
 
 
 class ConsoleHands:
@@ -96,13 +131,21 @@ class ConsoleHands:
         audit: str = AUDIT,
         controller: str = CONTROLLER,
         wall: Callable[[], float] = time.time,
+        front: str = front_config.FOLDER,
+        blocked: str = front_config.BLOCKED,
+        wake_group: Callable[[str], str] = wake,
     ) -> None:
-        self.groups = groups_of(config)
+        self._config = config
         self._of_group, self._runner, self._audit, self._controller = of_group, runner, audit, controller
+        self._front, self._blocked, self._wake = front, blocked, wake_group
         self.wall = wall
         self._lock = threading.Lock()
         #: by id; what was done is not done again, however often it is sent
         self._jobs: dict[str, dict[str, Any]] = {}
+
+    @property
+    def groups(self) -> list[str]:
+        return groups_of(self._config)
 
     def playbook(self) -> dict[str, str] | None:
         """Who changes the cluster right now."""
@@ -117,7 +160,7 @@ class ConsoleHands:
     def act(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Begin what is wished; the job that it is.  Raises Refused."""
         try:
-            wish = Wish.of(given, self.groups)
+            wish = Wish.of(given, self.groups, self.keys)
             with self._lock:
                 if wish["id"] in self._jobs:
                     return self._jobs[wish["id"]]
@@ -134,29 +177,65 @@ class ConsoleHands:
     def _check(self, wish: Wish) -> None:
         running = next((one for one in self._jobs.values() if one["state"] == "running"), None)
         # taking requests again ends a drain, and is for the time in which one runs
-        if running and wish["do"] not in ("resume", "start"):
+        if running and wish["do"] not in ALWAYS:
             raise ConsoleRefused(409, f"{running['who']} is at it: {running['do']} {running['group']}".strip())
         playbook = self.playbook()
         if playbook:
             raise ConsoleRefused(423, f"{playbook['play']} runs, by {playbook['owner']}; wait until it has ended")
-        if wish["since"] is not None:
+        if wish["since"] is not None and wish["do"] in VERBS:
             told = files.read_json(places.Places(wish["group"]).state).get("since")
             if isinstance(told, (int, float)) and abs(told - wish["since"]) > 1.0:
                 raise ConsoleRefused(409, "the group has changed since you saw it; look again")
 
     def _do(self, job: dict[str, Any]) -> None:
         began = time.monotonic()
-        verb = job["do"]
-        reason = f"{VERBS[verb]} by {job['who']}: {job['reason']}"
         try:
-            outcome = self._of_group(job["group"], False).apply(VERBS[verb], reason, PATIENCE.get(verb, 0.0))
+            steps = self._steps(job)
         except (control.ControlError, OSError) as error:
             ended, text = "failed", printable(str(error))[:400]
         else:
-            ended, text = "done", "; ".join(outcome.steps) or "it was so already"
+            ended, text = "done", "; ".join(steps) or "it was so already"
         with self._lock:
             job.update(state=ended, text=text, seconds=round(time.monotonic() - began, 1))
         self._write_down(job)
+
+    def _steps(self, job: Mapping[str, Any]) -> list[str]:
+        """Do it; what was done.  Raises ControlError, OSError."""
+        verb = str(job["do"])
+        if verb in KEY_VERBS:
+            return self._block(str(job["key"]), verb == "block")
+        if verb == "wake" and job["group"]:
+            return [self._wake(str(job["group"]))]
+        reason = f"{VERBS[verb]} by {job['who']}: {job['reason']}"
+        return self._of_group(job["group"], False).apply(VERBS[verb], reason, PATIENCE.get(verb, 0.0)).steps
+
+    def keys(self) -> list[str]:
+        """Names of the keys that the front proxy knows."""
+        try:
+            text = files.read_own(f"{self._front}/front.good/keys.conf").decode("utf-8", "replace")
+        except OSError:
+            return []
+        return sorted({line.rpartition('" ')[2].rstrip(";") for line in text.splitlines() if line.startswith('"')})
+
+    def blocked(self) -> list[str]:
+        """Names of the keys that are blocked here."""
+        try:
+            return front_config.blocked_keys(self._blocked)
+        except front_config.FrontError:
+            return []
+
+    def _block(self, key: str, wanted: bool) -> list[str]:
+        """The front proxy refuses the key from now on, or knows it again; what runs may end."""
+        before = self.blocked()
+        after = sorted({*before, key} if wanted else {*before} - {key})
+        if after == before:
+            return []
+        files.write_atomic(self._blocked, json.dumps({"blocked": after}) + "\n", mode=0o600)
+        status, _out, err = self._runner(["systemctl", "reload", FRONT], 60)
+        if status != 0:
+            files.write_atomic(self._blocked, json.dumps({"blocked": before}) + "\n", mode=0o600)
+            raise control.ControlError(f"systemctl reload {FRONT}: {err.strip() or f'status {status}'}")
+        return [f"the front proxy of this head {'refuses' if wanted else 'knows'} it"]
 
     def jobs(self) -> list[dict[str, Any]]:
         """The newest wishes, the last one first."""
@@ -217,7 +296,7 @@ def parsed(out: str) -> list[tuple[float, str]]:
 
 
 def _shown(given: Mapping[str, Any]) -> dict[str, str]:
-    names = ("do", "group", "reason", "who", "address", "id")
+    names = ("do", "group", "key", "reason", "who", "address", "id")
     return {name: printable(str(given.get(name) or ""))[:200] for name in names}
 
 
@@ -236,7 +315,8 @@ class ConsoleGuard(watchdog_hands.Guard):
                 wish = request.get("wish")
                 return {"job": self.own.act(wish if isinstance(wish, dict) else {})}
             if what == "look":
-                return {"jobs": self.own.jobs(), "playbook": self.own.playbook(), "audit": self.own.audit()}
+                found = {"jobs": self.own.jobs(), "playbook": self.own.playbook(), "audit": self.own.audit()}
+                return {**found, "keys": self.own.keys(), "blocked": self.own.blocked()}
             if what == "journal":
                 lines = request.get("lines")
                 given = lines if isinstance(lines, int) else 0

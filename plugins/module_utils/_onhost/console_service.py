@@ -126,7 +126,7 @@ class ConsoleCollector:
             "hosts": [self._host(one, pages.get(str(one["name"]), ""), now) for one in hosts],
             "drawing": self.config.get("drawing"),
             "store": _store(),
-            "keys": console_state.keys(pages.get(head, "")),
+            "keys": console_state.keys(pages.get(head, ""), told["keys"], told["blocked"]),
             "history": self._history.document(),
             "events": self._events,
             "jobs": told["jobs"],
@@ -271,12 +271,19 @@ class Handler(front_socket.FrontHandler):
 
 
 def for_right(document: Mapping[str, Any], right: str) -> dict[str, Any]:
-    """Who may only look sees the sum of all keys and no name of one."""
-    keys = document.get("keys") or []
-    if right == "operate" or not keys:
+    """Who may only look sees the sum of all keys, and no name of one but of those who acted."""
+    if right == "operate":
         return dict(document)
+    nameless = {
+        what: [{name: value for name, value in one.items() if name != "key"} for one in document.get(what) or ()]
+        for what in ("jobs", "events")
+    }
+    document = {**document, **nameless}
+    keys = document.get("keys") or []
+    if not keys:
+        return document
     both = {name: sum(one[name] for one in keys) for name in ("requests", "refused", "tokens")}
-    return {**document, "keys": [{"name": "", **both, "limits": {}}]}
+    return {**document, "keys": [{"name": "", **both, "limits": {}, "known": False, "blocked": False}]}
 
 
 class ConsoleServer(front_socket.FrontSocket):

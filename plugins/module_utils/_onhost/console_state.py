@@ -191,8 +191,11 @@ def _traffic(found: Samples, host_name: str, device: str, rates: Rates, now: flo
     return max(seen) if seen else None
 
 
-def keys(text: str) -> list[dict[str, Any]]:
-    """What each key asked for since the exporter of a head began to count, and its limits of tokens."""
+def keys(text: str, known: Sequence[str] = (), blocked: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """What each key asked for since the exporter of a head began to count, and its limits of tokens.
+
+    ``known``: names that the front proxy has keys for; ``blocked``: of those that it refuses all the same.
+    """
     found = samples(text, HOST)
     by_key: dict[str, dict[str, Any]] = {}
 
@@ -214,7 +217,10 @@ def keys(text: str) -> list[dict[str, Any]]:
     # of a key without a limit there is nothing to compare with
     for own in by_key.values():
         own["limits"] = {period: both for period, both in own["limits"].items() if "limit" in both}
-    return [{"name": name, **own} for name, own in sorted(by_key.items())]
+    for name in known:
+        of({"key": name})
+    more = {name: {"known": name in known, "blocked": name in known and name in blocked} for name in by_key}
+    return [{"name": name, **own, **more[name]} for name, own in sorted(by_key.items())]
 
 
 class GroupFacts(NamedTuple):
@@ -397,7 +403,8 @@ def wish_event(wish: Mapping[str, Any]) -> dict[str, Any]:
     if wish.get("state") in ("failed", "refused"):
         text += f" ({printable(str(wish.get('text') or ''))[:200]})"
     found = event(_number(wish.get("at")) or 0.0, str(wish.get("who") or ""), text)
-    return {**found, "kind": "person"}
+    key = printable(str(wish.get("key") or ""))[:80]
+    return {**found, "kind": "person", **({"key": key} if key else {})}
 
 
 def state_of_metrics(text: str, now: float) -> dict[str, Any]:

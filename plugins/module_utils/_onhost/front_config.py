@@ -17,6 +17,7 @@ import contextlib
 import grp
 import hashlib
 import os
+import re
 import shutil
 import ssl
 import subprocess
@@ -24,7 +25,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from .._lib import files, foreign
+
 FOLDER = "/etc/sparkthor"
+#: names of keys that somebody blocked on the page; root's part of the page writes it
+BLOCKED = "/var/lib/sparkthor-console/blocked.json"
+_NAME = re.compile(r"[a-z0-9_-]{1,32}")
 #: whom nginx runs as, and the group that may read the configuration in use
 USER = "sparkthor-front"
 #: a self-made certificate is made anew this many seconds before its end
@@ -113,7 +119,25 @@ def check_with_nginx(copy: Path, wanted: Path, user: str) -> None:
         raise FrontError(f"{INVALID}: {test.stdout.strip().replace(str(copy), str(wanted))}")
 
 
-def take(wanted: Path, good: Path, user: str = USER) -> None:
+def blocked_keys(path: str = BLOCKED) -> list[str]:
+    """Names of the keys that are refused whatever the inventory has.  Raises FrontError for a file that is none."""
+    try:
+        told = foreign.parse_object(files.read_own(path), most=65536)["blocked"]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError) as error:
+        raise FrontError(f"{path} cannot be read ({error}); remove it, which lets the keys in again") from error
+    if not isinstance(told, list) or not all(isinstance(name, str) and _NAME.fullmatch(name) for name in told):
+        raise FrontError(f"{path} is no list of names of keys; remove it, which lets the keys in again")
+    return sorted(told)
+
+
+def blocked_map(names: Sequence[str]) -> str:
+    """Lines of nginx's map from a key's name to the one that counts: none."""
+    return "".join(f'"~^{name}$" "";\n' for name in names)
+
+
+def take(wanted: Path, good: Path, user: str = USER, blocked: Sequence[str] = ()) -> None:
     """Make a copy of ``wanted`` the good configuration.  Raises FrontError with the reason why it cannot be."""
     if (wanted / "self-signed").exists():
         try:
@@ -125,6 +149,8 @@ def take(wanted: Path, good: Path, user: str = USER) -> None:
     try:
         # cp keeps owners and modes: nobody else reads it before it is whole
         subprocess.run(["cp", "-a", str(wanted), str(new)], check=True, stdin=subprocess.DEVNULL)
+        if blocked:
+            (new / "blocked.conf").write_text(blocked_map(blocked), encoding="utf-8")
         hand_over_to_front(new, user)
         check_with_nginx(new, wanted, user)
         shutil.rmtree(old, ignore_errors=True)
@@ -148,6 +174,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--folder", default=FOLDER, help="default: %(default)s")
     parser.add_argument("--user", default=USER, help="whom nginx runs as; default: %(default)s")
+    parser.add_argument("--blocked", default=BLOCKED, help="names of blocked keys; default: %(default)s")
     options = parser.parse_args(argv)
     os.umask(0o077)
     wanted, good = Path(options.folder) / "front", Path(options.folder) / "front.good"
@@ -155,7 +182,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not good.exists() and old.exists():  # an exchange that was interrupted between its two renames
         old.rename(good)
     try:
-        take(wanted, good, options.user)
+        take(wanted, good, options.user, blocked_keys(options.blocked))
     except FrontError as error:
         print(error, file=sys.stderr, flush=True)
         if options.action == "start" and _has_content(good / "nginx.conf"):

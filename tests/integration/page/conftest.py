@@ -13,6 +13,7 @@ import contextlib
 import http.server
 import json
 import os
+import signal
 import socket
 import socketserver
 import subprocess
@@ -27,6 +28,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     console_hands,
     console_service,
     control,
+    front_config,
     places,
     watchdog_hands,
 )
@@ -102,6 +104,11 @@ class Cluster:
         self.systemd = Systemd()
         #: unit -> lines of the journal
         self.journal: dict[str, list[str]] = {places.OWN.watchdog: ["serving: proof in 0.09 s"], places.OWN.unit: []}
+        self.groups = [{"name": "cluster", "beside": "", "head": NAMES[0], "here": True, "hosts": list(NAMES)}]
+        #: why the front proxy is not loaded anew
+        self.refuses = ""
+        #: groups that were woken
+        self.woken: list[str] = []
         self.nginx: subprocess.Popen[bytes] | None = None
 
     def state(self, state: str, **more: Any) -> None:
@@ -144,11 +151,28 @@ class Cluster:
 
     def run(self, argv: list[str], seconds: float) -> tuple[int, str, str]:
         """For root's part: systemd and the journal."""
+        if argv == ["systemctl", "reload", console_hands.FRONT]:
+            return self.reload()
         if argv[0] != "journalctl":
             return self.systemd(argv, seconds)
         lines = self.journal.get(argv[-1].partition("=")[2], [])
         at = int(time.time() * 1e6)
         return 0, "".join(json.dumps({"MESSAGE": one, "__REALTIME_TIMESTAMP": str(at)}) + "\n" for one in lines), ""
+
+    def wake(self, group: str) -> str:
+        """In the place of the service that wakes groups."""
+        self.woken.append(group)
+        return "The model was asleep and is being started."
+
+    def reload(self) -> tuple[int, str, str]:
+        """As front-config and nginx's unit do it."""
+        if self.refuses:
+            return 1, "", self.refuses
+        names = front_config.blocked_keys(str(self.folder / "blocked.json"))
+        (self.folder / "front" / "blocked.conf").write_text(front_config.blocked_map(names))
+        assert self.nginx
+        self.nginx.send_signal(signal.SIGHUP)
+        return 0, "", ""
 
 
 class Listens(socketserver.ThreadingUnixStreamServer):
@@ -225,6 +249,8 @@ def front_files(cluster: Cluster, variables: dict[str, Any]) -> None:
         ):
             text = text.replace(place, here)
         (cluster.folder / "front" / name).write_text(text)
+    (cluster.folder / "front.good").mkdir()
+    (cluster.folder / "front.good" / "keys.conf").write_text(planned(variables)["keys.conf"])
 
 
 class Health(http.server.BaseHTTPRequestHandler):
@@ -250,7 +276,7 @@ def page_process(cluster: Cluster) -> Iterator[console_service.ConsoleCollector]
         "host": NAMES[0],
         "topology": "ring",
         "port": cluster.port,
-        "groups": [{"name": "cluster", "beside": "", "head": NAMES[0], "here": True, "hosts": list(NAMES)}],
+        "groups": cluster.groups,
         "hosts": [{"name": name, "address": name} for name in NAMES],
         "drawing": topology.planned_drawing("ring", NAMES[0], FABRIC),
         "memory": dict.fromkeys(NAMES, MEMORY),
@@ -264,7 +290,16 @@ def page_process(cluster: Cluster) -> Iterator[console_service.ConsoleCollector]
         return made
 
     audit, controller = str(cluster.folder / "audit.jsonl"), str(cluster.folder / "controller.json")
-    hands = console_hands.ConsoleHands(config, of_group, cluster.run, audit, controller)
+    hands = console_hands.ConsoleHands(
+        config,
+        of_group,
+        cluster.run,
+        audit,
+        controller,
+        front=str(cluster.folder),
+        blocked=str(cluster.folder / "blocked.json"),
+        wake_group=cluster.wake,
+    )
     ours, theirs = socket.socketpair()
     guard = console_hands.ConsoleGuard(hands, watchdog_hands.Hands())
     threading.Thread(target=guard.serve, args=(theirs,), daemon=True).start()
@@ -304,7 +339,7 @@ def _cluster(tmp_path: Path, variables: dict[str, Any], monkeypatch: pytest.Monk
     cluster.loaded(240.0, 363.0, 255.0)
     front_files(cluster, variables)
     tmp_path.chmod(0o755)
-    command = f"daemon off; master_process off; {'user root;' if os.geteuid() == 0 else ''}"
+    command = f"daemon off; {'user root;' if os.geteuid() == 0 else ''}"
     with contextlib.ExitStack() as stack:
         sockets = {"run/vllm/vllm.sock": engine(cluster), "run/watchdog/health.sock": Health}
         for path, handler in sockets.items():

@@ -294,6 +294,41 @@ def test_a_key_that_only_looks_is_refused_and_says_why(tab: Watched, cluster: Cl
     assert page.evaluate("sessionStorage.getItem('key')") == KEY
 
 
+def test_a_key_is_blocked_and_unblocked(tab: Watched, cluster: Cluster) -> None:
+    page = sign_in(tab, cluster)
+    row = page.get_by_role("row", name="chats")
+    expect(page.get_by_role("button", name="Block default")).to_have_count(0)
+    row.get_by_role("button", name="Block chats").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Other heads have pages of their own")
+    dialog.get_by_label("Why?").fill("it leaked")
+    dialog.get_by_role("button", name="Block chats").click()
+    expect(row).to_contain_text("blocked", timeout=15000)
+    expect(page.locator("#events")).to_contain_text("operates, key chats block done: it leaked", timeout=15000)
+    row.get_by_role("button", name="Unblock chats").click()
+    dialog.get_by_role("button", name="Unblock chats").click()
+    expect(row).not_to_contain_text("blocked", timeout=15000)
+    # who may only look has no such buttons
+    page.get_by_role("button", name="Sign out").click()
+    sign_in(tab, cluster, KEY)
+    expect(page.locator("#traffic")).to_contain_text("all keys")
+    assert page.locator("#traffic").get_by_role("button").count() == 0
+
+
+def test_a_group_on_demand_is_woken(tab: Watched, cluster: Cluster) -> None:
+    beside = cluster.folder / "etc" / "beside" / "embed"
+    beside.mkdir(parents=True)
+    (beside / "serving.json").write_text(json.dumps({"unit": "x.service", "model": "e5", "on_demand": True}))
+    cluster.groups.append({"name": "embed", "beside": "embed", "head": "spark-01", "here": True, "hosts": ["spark-01"]})
+    page = sign_in(tab, cluster)
+    page.get_by_role("button", name="Show embed").click()
+    verdict(page, "embed: Asleep")
+    page.get_by_role("button", name="Wake").click()
+    page.get_by_role("dialog").get_by_role("button", name="Wake embed").click()
+    expect(page.locator("#now")).to_contain_text("is being started", timeout=15000)
+    assert cluster.woken == ["embed"]
+
+
 def test_no_news_is_said_and_ends_by_itself(tab: Watched, cluster: Cluster) -> None:
     page = sign_in(tab, cluster)
     verdict(page, "Serving")

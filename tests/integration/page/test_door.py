@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 import time
+import uuid
 from typing import Any
 
 import pytest
@@ -83,14 +84,15 @@ def test_no_path_leads_out_of_the_page(cluster: Cluster, path: str) -> None:
 
 
 def test_who_may_look_sees_all_but_the_names_of_keys(cluster: Cluster) -> None:
+    known = ["chats", "default", "looks", "operates", "web"]
     for key, right, name in ((KEY, "view", "default"), (LOOKS, "view", "looks"), (OPERATES, "operate", "operates")):
         status, headers, body = ask(cluster, "/console/state", key)
         found = json.loads(body)
         assert status == 200
         assert (headers["X-Sparkthor-Right"], headers["X-Sparkthor-Key"]) == (right, name)
         assert [host["name"] for host in found["hosts"]] == list(NAMES)
-        assert [one["name"] for one in found["keys"]] == (["web"] if right == "operate" else [""])
-        assert found["keys"][0]["requests"] == 66
+        assert [one["name"] for one in found["keys"]] == (known if right == "operate" else [""])
+        assert sum(one["requests"] for one in found["keys"]) == 66
         assert key not in body
 
 
@@ -147,9 +149,77 @@ def test_a_drain_that_is_ended_stops_nothing(cluster: Cluster) -> None:
     assert not [words for words in cluster.systemd.calls if "stop" in words]
 
 
+def blocks(key: str, do: str = "block") -> dict[str, Any]:
+    return {"do": do, "key": key, "reason": "it leaked", "id": uuid.uuid4().hex}
+
+
+def test_a_key_that_is_blocked_is_refused_until_it_is_unblocked(cluster: Cluster) -> None:
+    body = {"model": "m", "messages": [], "stream": True}
+
+    def chats() -> int:
+        return ask(cluster, "/v1/chat/completions", CHATS, "POST", body)[0]
+
+    def blocked(doc: dict[str, Any]) -> list[str]:
+        assert not [job for job in doc["jobs"] if job["state"] == "failed"]
+        return [key["name"] for key in doc["keys"] if key["blocked"]]
+
+    assert chats() == 200
+    assert ask(cluster, "/console/do", OPERATES, "POST", blocks("chats"))[0] == 202
+    until(cluster, lambda doc: blocked(doc) == ["chats"])
+    end = time.monotonic() + 10
+    while chats() != 401:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    # nobody else's, and who only looks learns no name
+    assert ask(cluster, "/console/state", LOOKS)[0] == 200
+    assert "chats" not in ask(cluster, "/console/state", LOOKS)[2]
+    assert ask(cluster, "/console/do", OPERATES, "POST", blocks("looks"))[0] == 202
+    until(cluster, lambda doc: blocked(doc) == ["chats", "looks"])
+    for key in ("chats", "looks"):
+        assert ask(cluster, "/console/do", OPERATES, "POST", blocks(key, "unblock"))[0] == 202
+        until(cluster, lambda doc: doc["jobs"][0]["state"] == "done")
+    until(cluster, lambda doc: not blocked(doc))
+    end = time.monotonic() + 10
+    while chats() != 200:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    lines = [json.loads(line) for line in (cluster.folder / "audit.jsonl").read_text().splitlines()]
+    done = next(one for one in lines if one["state"] == "done")
+    assert (done["do"], done["key"], done["who"]) == ("block", "chats", "operates")
+
+
+def test_a_block_that_the_front_proxy_does_not_take_is_none(cluster: Cluster) -> None:
+    cluster.refuses = "the wanted configuration of the front proxy is not valid"
+    assert ask(cluster, "/console/do", OPERATES, "POST", blocks("chats"))[0] == 202
+    found = until(cluster, lambda doc: doc["jobs"] and doc["jobs"][0]["state"] != "running")
+    assert (found["jobs"][0]["state"], "is not valid" in found["jobs"][0]["text"]) == ("failed", True)
+    assert not [key for key in found["keys"] if key["blocked"]]
+    assert json.loads((cluster.folder / "blocked.json").read_text()) == {"blocked": []}
+
+
+def test_a_group_on_demand_beside_the_own_one_is_woken_by_its_service(cluster: Cluster) -> None:
+    beside = cluster.folder / "etc" / "beside" / "embed"
+    beside.mkdir(parents=True)
+    (beside / "serving.json").write_text(json.dumps({"unit": "x.service", "model": "e5", "on_demand": True}))
+    cluster.groups.append({"name": "embed", "beside": "embed", "head": NAMES[0], "here": True, "hosts": [NAMES[0]]})
+    until(cluster, lambda doc: [one["state"] for one in doc["groups"]] == ["serving", "asleep"])
+    status, _headers, body = ask(cluster, "/console/do", OPERATES, "POST", {**WISH, "do": "wake", "group": "embed"})
+    assert status == 202, body
+    found = until(cluster, lambda doc: doc["jobs"] and doc["jobs"][0]["state"] == "done")
+    assert found["jobs"][0]["text"] == "The model was asleep and is being started."
+    assert cluster.woken == ["embed"]
+    assert cluster.systemd.calls == []
+
+
 @pytest.mark.parametrize(
     ("wish", "status", "word"),
     [
+        ({"do": "block"}, 404, "no such key"),
+        ({"do": "block", "key": "nobody"}, 404, "no such key"),
+        ({"do": "block", "key": 'x" 1; include /etc/passwd'}, 404, "no such key"),
+        ({"do": "block", "key": "operates"}, 403, "does not block itself"),
+        ({"do": "block", "key": "default"}, 403, "rotate_api_key.yml"),
+        ({"do": "block", "key": "chats", "reason": ""}, 400, "say why"),
         ({"do": "delete"}, 400, "no such action"),
         ({"do": ["stop"]}, 400, "no such action"),
         ({"group": "other"}, 404, "no such serving group"),

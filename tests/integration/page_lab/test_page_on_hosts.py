@@ -80,6 +80,32 @@ def test_a_chat_goes_the_way_of_the_api(page: httpx.Client) -> None:
     assert "data: [DONE]" in page.post("/v1/chat/completions", json=body, timeout=120).text
 
 
+def test_a_key_is_blocked_and_let_in_again(cluster: Cluster, page: httpx.Client) -> None:
+    own = {"Authorization": f"Bearer {CHATS}"}
+
+    def asked(key: dict[str, Any], do: str) -> None:
+        answer = page.post("/console/do", json={"do": do, "reason": "it leaked", "id": uuid.uuid4().hex, **key})
+        assert answer.status_code == 202, answer.text
+        job = until(page, lambda told: told["jobs"] and told["jobs"][0]["state"] != "running", 60)["jobs"][0]
+        assert (job["do"], job["state"]) == (do, "done"), job
+
+    def refused(status: int) -> None:
+        end = time.monotonic() + 30
+        while httpx.get(f"{page.base_url}/v1/models", headers=own, verify=False).status_code != status:
+            assert time.monotonic() < end
+            time.sleep(0.5)
+
+    refused(200)
+    asked({"key": "chats"}, "block")
+    refused(401)
+    # a start of the front proxy does not let it in
+    cluster.run(cluster.head, "systemctl restart sparkthor-front")
+    refused(401)
+    asked({"key": "chats"}, "unblock")
+    refused(200)
+    assert not [key for key in page.get("/console/state").json()["keys"] if key["blocked"]]
+
+
 def test_stopped_and_started_from_the_page(cluster: Cluster, page: httpx.Client) -> None:
     assert wish(page, "stop", "moving the rack").status_code == 202
     found = until(page, lambda told: told["groups"][0]["state"] == "stopped" and told["jobs"][0]["state"] == "done")
@@ -89,8 +115,9 @@ def test_stopped_and_started_from_the_page(cluster: Cluster, page: httpx.Client)
     assert wish(page, "start").status_code == 202
     until(page, lambda told: told["groups"][0]["state"] == "serving", 900)
     assert cluster.run(cluster.head, f"systemctl is-enabled {unit}").strip() == "enabled"
+    expected = ["block", "unblock", "stop", "start"]
     audit = cluster.run(cluster.head, "cat /var/lib/sparkthor-console/audit.jsonl")
-    assert [json.loads(line)["do"] for line in audit.splitlines() if '"done"' in line] == ["stop", "start"]
+    assert [json.loads(line)["do"] for line in audit.splitlines() if '"done"' in line] == expected
     assert "moving the rack" in cluster.run(cluster.head, "journalctl --no-pager -u sparkthor-console")
 
 

@@ -98,7 +98,7 @@ function Now({ doc, group, now, ask, pin }) {
     <div class="acts">${actions(group).map((verb, index) => html`<button type="button" class=${index === 0 && ['start', 'wake', 'resume'].includes(verb) ? 'main' : ''} onClick=${() => ask({ verb, group })}>${VERBS[verb].name}${VERBS[verb].typed ? '…' : ''}</button>`)}</div></div>
     ${loading && html`<div class="panel load"><div role="progressbar" aria-label="Loading" aria-valuemin="0" aria-valuemax="100" aria-valuenow=${group.percent ?? 0}><div class="bar2" style=${{ '--f': `${group.percent ?? 0}%` }}><i></i></div></div><p class="says mono">${group.progress}</p>${group.loads.length > 0 && html`<p class="says small">${loads(group)}</p>`}</div>`}
     ${doc.playbook && html`<div class="fix tone-busy"><p><b>${doc.playbook.play}</b> runs, by ${doc.playbook.owner}. Nothing can be changed from here until it has ended.</p></div>`}
-    ${doc.jobs.filter(job => job.state !== 'done' || now - job.at < 60).slice(0, 2).map(job => html`<div key=${job.id} class=${`fix tone-${job.state === 'failed' ? 'bad' : job.state === 'done' ? 'good' : 'busy'}`}><p role="status"><b>${VERBS[job.do]?.name || job.do}</b> ${job.state === 'running' ? `goes on for ${duration(now - job.at)}` : job.state}, asked for by ${job.who}${job.text ? `: ${job.text}` : ''}</p></div>`)}
+    ${doc.jobs.filter(job => job.state !== 'done' || now - job.at < 60).slice(0, 2).map(job => html`<div key=${job.id} class=${`fix tone-${job.state === 'failed' ? 'bad' : job.state === 'done' ? 'good' : 'busy'}`}><p role="status"><b>${VERBS[job.do]?.name || job.do}${job.key ? ` ${job.key}` : ''}</b> ${job.state === 'running' ? `goes on for ${duration(now - job.at)}` : job.state}, asked for by ${job.who}${job.text ? `: ${job.text}` : ''}</p></div>`)}
     ${worried.length > 0 && html`<ul class="worries">${worried.map(text => html`<li key=${text}><${Shape} name="warn" toned/><span>${text}</span></li>`)}</ul>`}
     <${Figures} group=${group}/>
     ${others.length > 0 && html`<ul class="groups" aria-label="Other serving groups">${others.map(one => { const its = verdict(one, now); return html`<li key=${one.name}><${Shape} name=${its.shape} toned/><b>${one.name}</b><span class="soft">${its.verdict}: ${one.model}</span><button type="button" class="quiet" onClick=${() => pin(one.name)}>Show<span class="vh"> ${one.name}</span></button></li>` })}</ul>`}
@@ -162,13 +162,13 @@ function Chart({ title, lines, unit }) {
     <div class="axis"><span>${duration((lines[0] ? lines[0][1].length : 0) * 5)} ago</span><span>now</span></div></figure>`
 }
 
-function Traffic({ doc, right }) {
+function Traffic({ doc, right, ask }) {
   const series = name => Object.entries(doc.history.series).filter(([key]) => key.startsWith(`${name}/`)).map(([key, values]) => [key.slice(name.length + 1), values])
   return html`<section id="traffic" aria-labelledby="h2t"><header><h2 id="h2t">Traffic</h2><span class="small soft">the last hour</span></header>
     <div class="charts"><${Chart} title="Tokens a second" lines=${series('tokens_per_second')} unit=""/><${Chart} title="Requests, running" lines=${series('running')} unit=""/><${Chart} title="First token" lines=${series('first_token')} unit=" s"/></div>
-    <table class="keys"><caption class="vh">Requests and tokens by key</caption><thead><tr><th scope="col">Key</th><th scope="col" class="num">Requests</th><th scope="col" class="num">Refused</th><th scope="col" class="num">Tokens</th><th scope="col" class="opt">Limit</th></tr></thead><tbody>
-    ${doc.keys.map(key => html`<tr key=${key.name}><th scope="row">${key.name || (right === 'operate' ? '—' : 'all keys')}</th><td class="num">${figure(key.requests)}</td><td class="num">${figure(key.refused)}</td><td class="num">${figure(key.tokens)}</td><td class="opt small soft">${Object.entries(key.limits).map(([period, both]) => `${figure(both.used ?? 0)} of ${figure(both.limit)} a ${period}`).join(', ') || '—'}</td></tr>`)}
-    ${doc.keys.length === 0 && html`<tr><td colspan="5" class="soft">Nobody has asked yet.</td></tr>`}</tbody></table></section>`
+    <table class="keys"><caption class="vh">Requests and tokens by key</caption><thead><tr><th scope="col">Key</th><th scope="col" class="num">Requests</th><th scope="col" class="num few">Refused</th><th scope="col" class="num">Tokens</th><th scope="col" class="opt">Limit</th>${right === 'operate' && html`<th scope="col"><span class="vh">Block</span></th>`}</tr></thead><tbody>
+    ${doc.keys.map(key => html`<tr key=${key.name}><th scope="row">${key.name || (right === 'operate' ? '—' : 'all keys')}${key.blocked && html` <span class="tone-bad">blocked</span>`}</th><td class="num">${figure(key.requests)}</td><td class="num few">${figure(key.refused)}</td><td class="num">${figure(key.tokens)}</td><td class="opt small soft">${Object.entries(key.limits).map(([period, both]) => `${figure(both.used ?? 0)} of ${figure(both.limit)} a ${period}`).join(', ') || '—'}</td>${right === 'operate' && html`<td class="num">${key.known && key.name !== 'default' && html`<button type="button" class="quiet" onClick=${() => ask({ verb: key.blocked ? 'unblock' : 'block', key })}>${key.blocked ? 'Unblock' : 'Block'}<span class="vh"> ${key.name}</span></button>`}</td>`}</tr>`)}
+    ${doc.keys.length === 0 && html`<tr><td colspan="6" class="soft">Nobody has asked yet.</td></tr>`}</tbody></table></section>`
 }
 
 const FILTERS = { all: () => true, people: one => one.kind === 'person', trouble: one => ['warn', 'bad'].includes(one.kind) }
@@ -202,7 +202,7 @@ function Events({ doc, group, token }) {
   const today = new Date().toDateString()
   const at = seconds => new Date(seconds * 1000).toDateString() === today ? clock(seconds).slice(0, 5) : new Date(seconds * 1000).toDateString().slice(4, 10)
   return html`<section id="events" aria-labelledby="h2e"><header><h2 id="h2e">Events</h2><div class="chips" role="group" aria-label="Show">${Object.keys(FILTERS).map(name => html`<button type="button" aria-pressed=${String(filter === name)} onClick=${() => setFilter(name)}>${name}</button>`)}</div></header>
-    <ol class="log">${shown.slice(0, 12).map((one, index) => html`<li key=${`${one.at}${index}`}><time class="mono soft">${at(one.at)}</time><${Shape} name=${one.kind} toned/><span><span class="by">${one.who}</span> ${one.text}</span></li>`)}</ol>
+    <ol class="log">${shown.slice(0, 12).map((one, index) => html`<li key=${`${one.at}${index}`}><time class="mono soft">${at(one.at)}</time><${Shape} name=${one.kind} toned/><span><span class="by">${one.who}${one.key ? `, key ${one.key}` : ''}</span> ${one.text}</span></li>`)}</ol>
     ${shown.length === 0 && html`<p class="soft small">Nothing of that kind.</p>`}
     ${group.here && html`<details class="engine" onToggle=${event => setOpen(event.target.open)}><summary>Engine log, newest 200 lines</summary><pre tabindex="0" aria-label="Engine log" ref=${place}>${log.problem || log.lines.map(line => html`<div>${clock(line.at)} ${line.text}</div>`)}</pre></details>`}</section>`
 }
@@ -218,8 +218,8 @@ function Elsewhere({ doc }) {
 
 function Ask({ wish, doc, close, token, say }) {
   const verb = VERBS[wish.verb]
-  const name = named(wish.group, doc.groups)
-  const typed = doc.groups.length > 1 ? wish.group.name : wish.group.model
+  const name = wish.key ? wish.key.name : named(wish.group, doc.groups)
+  const typed = wish.key ? '' : doc.groups.length > 1 ? wish.group.name : wish.group.model
   const [reason, setReason] = useState('')
   const [repeat, setRepeat] = useState('')
   const [key, setKey] = useState('')
@@ -235,14 +235,14 @@ function Ask({ wish, doc, close, token, say }) {
     setBusy(true)
     try {
       const answer = await fetch('do', { method: 'POST', headers: { Authorization: `Bearer ${key.trim() || token}`, 'Content-Type': 'application/json' },
-        body: JSON.stringify({ do: wish.verb, group: wish.group.id, reason: reason.trim(), id, since: wish.group.since }) })
+        body: JSON.stringify({ do: wish.verb, reason: reason.trim(), id, ...(wish.key ? { key: wish.key.name } : { group: wish.group.id, since: wish.group.since }) }) })
       if (answer.ok) { say(`${verb.name}: it has begun`); close(); return }
       setProblem((await answer.json().catch(() => ({}))).error || `The head answers ${answer.status}.`)
     } catch { setProblem('The head does not answer; look whether it has begun before you try again.') }
     setBusy(false)
   }
   return html`<dialog aria-labelledby="d" ref=${place} onClose=${close}><form onSubmit=${go}><h2 id="d">${verb.name} ${name}</h2>
-    <ul class="what">${wish.group.running ? html`<li>${count(wish.group.running, 'request')} run now.</li>` : ''}${verb.what.map(line => html`<li key=${line}>${line}</li>`)}${verb.loads && html`<li>${costs(wish.group)}</li>`}</ul>
+    <ul class="what">${wish.key ? html`<li>${count(wish.key.requests, 'request')}, ${count(wish.key.tokens, 'token')} since the exporter began to count.</li>` : wish.group.running ? html`<li>${count(wish.group.running, 'request')} run now.</li>` : ''}${verb.what.map(line => html`<li key=${line}>${line}</li>`)}${verb.loads && html`<li>${costs(wish.group)}</li>`}</ul>
     ${verb.why && html`<div class="field"><label for="r">Why? <span class="soft">everybody sees it, in status.yml as well</span></label><input id="r" maxlength="200" value=${reason} onInput=${event => setReason(event.target.value)}/></div>`}
     ${verb.typed && html`<div class="field"><label for="y">Type <span class="mono">${typed}</span> to ${verb.name.toLowerCase()} it</label><input id="y" autocomplete="off" value=${repeat} onInput=${event => setRepeat(event.target.value)}/></div>`}
     ${wish.right !== 'operate' && html`<div class="field"><label for="k2">Operator key <span class="soft">used once, never stored</span></label><input id="k2" type="password" autocomplete="off" value=${key} onInput=${event => setKey(event.target.value)}/></div>`}
@@ -279,6 +279,7 @@ function Page() {
   if (!token) return html`<${Gate} problem=${problem} enter=${enter}/>`
   if (!doc) return html`<main id="main"><div class="gate"><h1>${news.problem ? 'No news' : 'One moment'}</h1><p class="soft" role="status">${news.problem || 'The cluster is asked.'}</p>
     <p><button type="button" onClick=${() => leave('')}>Another key</button></p></div></main>`
+  const ask = stale ? () => {} : one => setWish({ ...one, right: news.right })
   const models = doc.groups.filter(one => one.model).map(one => ({ name: one.name, model: one.model,
     waits: ['serving', 'degraded'].includes(one.state) || (one.state === 'asleep' && one.on_demand) ? '' : `${verdict(one, head).verdict}.` }))
   return html`<a class="skip" href="#now">Skip to the state</a>
@@ -288,8 +289,8 @@ function Page() {
     <button type="button" class="quiet icon" onClick=${dark} aria-label="Light or dark">◐</button><button type="button" class="quiet" onClick=${() => leave('')}>Sign out</button></div></div></header>
   <main id="main">
     ${stale && html`<section id="stale" class="fix tone-bad"><p role="alert"><b>No news from ${doc.host} for ${duration(age)}.</b> What you see is from ${clock(doc.time)}. ${news.problem} The page asks again by itself; serving does not depend on it.</p></section>`}
-    ${group ? html`<${Now} doc=${doc} group=${group} now=${head} pin=${pin} ask=${stale ? () => {} : one => setWish({ ...one, right: news.right })}/>` : html`<section id="now"><h1>Nothing is served yet</h1></section>`}
-    <${Hosts} doc=${doc}/><${Chat} models=${models} token=${token}/><${Traffic} doc=${doc} right=${news.right}/>${group && html`<${Events} doc=${doc} group=${group} token=${token}/>`}
+    ${group ? html`<${Now} doc=${doc} group=${group} now=${head} pin=${pin} ask=${ask}/>` : html`<section id="now"><h1>Nothing is served yet</h1></section>`}
+    <${Hosts} doc=${doc}/><${Chat} models=${models} token=${token}/><${Traffic} doc=${doc} right=${news.right} ask=${ask}/>${group && html`<${Events} doc=${doc} group=${group} token=${token}/>`}
     <${Elsewhere} doc=${doc}/>
     <footer><span>sparkthor.cluster ${doc.release}</span><span>state of ${clock(doc.time)}</span></footer></main>
   ${toast && html`<div class="toast" role="status">${toast}</div>`}

@@ -168,7 +168,7 @@ export function actions(group) {
   if (!group.here) return []
   switch (group.state) {
     case 'stopped': return ['start']
-    case 'asleep': return group.id ? [] : ['wake']
+    case 'asleep': return ['wake']
     case 'draining': return ['resume', 'stop']
     case 'serving': return ['drain', 'restart', 'stop']
     default: return ['restart', 'stop']
@@ -177,7 +177,9 @@ export function actions(group) {
 
 export const VERBS = {
   start: { name: 'Start', loads: true, what: ['It serves again, after reboots too.'] },
-  wake: { name: 'Wake', what: ['The group that serves in its place gives way; requests of that one may end first.'] },
+  wake: { name: 'Wake', what: ['The group that serves in its place gives way; requests of that one may end first. Of a group on demand, its idle time and hours count as for any request.'] },
+  block: { name: 'Block', key: true, why: true, danger: true, what: ['This head refuses it like a key that nobody knows, from now on. Answers that run may end.', 'It stays blocked until somebody unblocks it here. Other heads have pages of their own; for all of them, end it with playbooks/keys.yml.'] },
+  unblock: { name: 'Unblock', key: true, what: ['This head takes its requests again, within its limits.'] },
   resume: { name: 'Take requests again', what: ['A drain ends, and nothing is stopped after it.'] },
   drain: { name: 'Drain', why: true, what: ['Those that run may end, for at most 10 min; new ones get 503 with Retry-After.', 'It stays so until somebody takes requests again.'] },
   restart: { name: 'Restart', why: true, loads: true, what: ['Requests that run may end first, for at most 5 min; new ones get 503 with Retry-After.'] },

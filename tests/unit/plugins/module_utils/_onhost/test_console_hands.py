@@ -6,11 +6,19 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import console_hands, control, watchdog_hands
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    console_hands,
+    control,
+    on_demand,
+    on_demand_service,
+    watchdog_hands,
+)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
 
 CONFIG = {"groups": [{"name": "a", "beside": "", "here": True}, {"name": "b", "beside": "", "here": False}]}
 WISH: dict[str, Any] = {"do": "stop", "group": "", "reason": "cables", "id": "0" * 8, "who": "anna", "address": "::1"}
@@ -72,6 +80,9 @@ def test_a_wish_that_fails_says_so(made: tuple[console_hands.ConsoleHands, Moved
         {"who": None},
         {"address": "x y"},
         {"since": True},
+        {"do": "block", "key": "web"},
+        {"do": "block", "key": "anna"},
+        {"do": "block", "key": "default"},
     ],
 )
 def test_a_wish_that_is_none_is_refused_and_written_down(
@@ -118,3 +129,59 @@ def test_the_journal_is_masked_and_short() -> None:
     assert [at for at, _text in found] == [1.7e9, 2.0]
     assert "abcdefghijklmnop" not in found[0][1]
     assert len(found[1][1]) == 1000
+
+
+def test_keys_are_those_of_the_front_proxy_and_a_block_stays_only_if_it_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "front.good").mkdir()
+    names = {"a" * 20: "default", "b.c" * 9: "web", "d" * 20: "anna"}
+    text = front.key_map([front.NamedKey(name, key) for key, name in names.items()])
+    (tmp_path / "front.good" / "keys.conf").write_text(text)
+    ran: list[list[str]] = []
+    status = [0]
+
+    def runner(argv: list[str], _seconds: float) -> tuple[int, str, str]:
+        ran.append(argv)
+        return status[0], "", "nginx refuses it"
+
+    file = tmp_path / "blocked"
+    hands = console_hands.ConsoleHands(
+        CONFIG, runner=runner, audit=str(tmp_path / "audit"), front=str(tmp_path), blocked=str(file)
+    )
+    assert hands.keys() == ["anna", "default", "web"]
+
+    def ends(do: str, number: int) -> tuple[str, list[str]]:
+        job = hands.act({**WISH, "do": do, "key": "web", "id": f"{number:08}"})
+        while job["state"] == "running":
+            pass
+        return job["state"], hands.blocked()
+
+    assert ends("block", 1) == ("done", ["web"])
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert ends("block", 2) == ("done", ["web"])
+    status[0] = 1
+    assert ends("unblock", 3) == ("failed", ["web"])
+    status[0] = 0
+    assert ends("unblock", 4) == ("done", [])
+    assert ran == [["systemctl", "reload", "sparkthor-front.service"]] * 3
+
+
+def test_a_service_that_wakes_nobody_is_said(tmp_path: Path) -> None:
+    with pytest.raises(control.ControlError, match="sparkthor-on-demand"):
+        console_hands.wake("embed", str(tmp_path / "wake.sock"))
+
+
+def test_a_group_is_woken_as_a_request_does_it(tmp_path: Path) -> None:
+    turns = on_demand_service.Turns({"embed": on_demand.Policy()}, clock=lambda: 10000.0)
+    turns.seen = on_demand.DemandSeen(now=10000.0, minute=0.0)
+    path, ended = str(tmp_path / "wake.sock"), threading.Event()
+    with on_demand_service.listen(path) as made:
+        thread = threading.Thread(target=on_demand_service.serve, args=(turns, made, ended))
+        thread.start()
+        try:
+            assert console_hands.wake("embed", path) == "The model was asleep and is being started."
+            with pytest.raises(control.ControlError):
+                console_hands.wake("other", path)
+        finally:
+            ended.set()
+            thread.join(10)
+    assert turns._wishes == {"embed": 10000.0}

@@ -29,7 +29,8 @@ class Hands:
     def ask(self, what: str, **more: Any) -> Any:
         if what == "journal":
             return [(5.0, f"serving {more['group']}")]
-        return {"jobs": [], "playbook": None, "audit": [{"do": "stop", "who": "anna", "at": 9, "state": "done"}, "x"]}
+        told = {"jobs": [], "playbook": None, "keys": ["ci"], "blocked": ["ci"]}
+        return {**told, "audit": [{"do": "stop", "who": "anna", "at": 9, "state": "done"}, "x"]}
 
 
 def test_one_document_of_three_groups_and_two_heads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +147,9 @@ def test_the_store_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_who_only_looks_sees_no_name_of_a_key() -> None:
     one = {"name": "web", "requests": 2, "refused": 1, "tokens": 5, "limits": {"minute": {"limit": 9}}}
-    document = {"keys": [one, {**one, "name": "ci"}], "hosts": [1]}
+    done = {"do": "block", "key": "ci"}
+    document = {"keys": [one, {**one, "name": "ci"}], "hosts": [1], "jobs": [done], "events": [done]}
     assert console_service.for_right(document, "operate") == document
     seen = console_service.for_right(document, "view")
-    assert seen == {"keys": [{"name": "", "requests": 4, "refused": 2, "tokens": 10, "limits": {}}], "hosts": [1]}
+    both = {"name": "", "requests": 4, "refused": 2, "tokens": 10, "limits": {}, "known": False, "blocked": False}
+    assert seen == {"keys": [both], "hosts": [1], "jobs": [{"do": "block"}], "events": [{"do": "block"}]}

@@ -43,7 +43,7 @@ class Front:
         path = f"{self.tools}:{os.environ['PATH']}"
         environment = {**os.environ, "PATH": path, "PYTHONPATH": str(PLUGINS)}
         words = [sys.executable, "-B", "-m", "module_utils._onhost", "front-config", action, "--folder", str(self.etc)]
-        words += ["--user", user or pwd.getpwuid(os.geteuid()).pw_name]
+        words += ["--user", user or pwd.getpwuid(os.geteuid()).pw_name, "--blocked", str(self.etc.parent / "blocked")]
         return subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
 
     def served(self) -> str:
@@ -74,6 +74,28 @@ def test_a_mistake_leaves_the_last_good_one(front: Front, action: str, rc: int) 
     done = front.run(action)
     assert (done.returncode, front.served()) == (rc, "first")
     assert "is not valid: unexpected end" in done.stderr
+
+
+def test_keys_that_are_blocked_are_in_the_copy_until_they_are_not(front: Front) -> None:
+    blocked = front.etc.parent / "blocked"
+    blocked.write_text('{"blocked": ["web", "ci-2"]}')
+    assert front.run("reload").returncode == 0
+    assert (front.good / "blocked.conf").read_text() == '"~^ci-2$" "";\n"~^web$" "";\n'
+    blocked.write_text('{"blocked": []}')
+    assert front.run("start").returncode == 0
+    assert not (front.good / "blocked.conf").exists()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"blocked": "web"}', '{"blocked": ["a\\" 1; include /etc/passwd"]}'])
+def test_a_list_of_blocked_keys_that_is_none_lets_nobody_in_again(front: Front, text: str) -> None:
+    blocked = front.etc.parent / "blocked"
+    blocked.write_text('{"blocked": ["web"]}')
+    assert front.run("reload").returncode == 0
+    blocked.write_text(text)
+    for action, rc in (("start", 0), ("reload", 1)):
+        done = front.run(action)
+        assert (done.returncode, "remove it, which lets the keys in again" in done.stderr) == (rc, True)
+        assert (front.good / "blocked.conf").read_text() == '"~^web$" "";\n'
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user is needed to see who runs nginx")
