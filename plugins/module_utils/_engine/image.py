@@ -7,6 +7,7 @@ Standard library only. The controller reads archives with it, the host asks its 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import inspect
 import json
@@ -22,7 +23,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
     Pin,
     same_version,
 )
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import foreign
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import bounded_tar, foreign
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.base import EngineOnHost
@@ -34,8 +35,8 @@ DERIVED = "sparkthor/engine"
 #: what an image's architecture is called by the kernel
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
-#: bytes of one description in an archive, at most, and of all that are kept
-MOST, MOST_OF_ALL = 1 << 20, 64 << 20
+#: bytes of one description in an archive, at most, and of all that are read; members, of which an image has some 500
+MOST, MOST_OF_ALL, MOST_MEMBERS = 1 << 20, 64 << 20, 10_000
 _DIGEST = re.compile(r"\Asha256:[0-9a-f]{64}\Z")
 _REFERENCE = re.compile(
     r"\A(?P<name>[a-z0-9][a-zA-Z0-9._:/-]*?)(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(?:@(?P<digest>\S+))?\Z"
@@ -158,16 +159,11 @@ def _documents(path: str) -> tuple[Any, dict[str, bytes]]:
     """
     manifest: Any = None
     configs: dict[str, bytes] = {}
-    left = MOST_OF_ALL
-    with tarfile.open(path) as archive:
-        for member in archive:
+    with contextlib.closing(bounded_tar.members(path, MOST_OF_ALL, MOST_MEMBERS)) as found:
+        for archive, member in found:
             if not member.isfile() or member.size > MOST:
                 continue
-            data = _read(archive, member)
-            left -= len(data)
-            if left < 0:
-                raise ValueError(f"its small files have more than {MOST_OF_ALL} bytes, which docker save never writes")
-            configs[member.name] = data
+            data = configs[member.name] = _read(archive, member)
             if member.name == "manifest.json":
                 manifest = foreign.parse(data, MOST)
                 if not (isinstance(manifest, list) and all(isinstance(row, dict) for row in manifest)):
@@ -182,18 +178,20 @@ def _documents(path: str) -> tuple[Any, dict[str, bytes]]:
 def archive_documents(path: str) -> list[bytes]:
     """The manifests in an archive that was read before: of Docker 25 and later they are in it."""
     found: list[bytes] = []
-    left = MOST_OF_ALL
-    with tarfile.open(path) as archive:
-        for member in archive:
-            if left > 0 and member.isfile() and member.size <= MOST and (data := _read(archive, member))[:1] == b"{":
+    try:
+        for archive, member in bounded_tar.members(path, MOST_OF_ALL, MOST_MEMBERS):
+            if member.isfile() and member.size <= MOST and (data := _read(archive, member))[:1] == b"{":
                 found.append(data)
-                left -= len(data)
+    except (tarfile.TarError, ValueError) as error:
+        raise EngineError(f"{path} cannot be read as an archive: {error}") from error
     return found
 
 
 def _read(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    """What is JSON by its first letter; a small layer is not read."""
     stream = archive.extractfile(member)
-    return stream.read(MOST + 1) if stream else b""
+    begin = stream.read(1) if stream else b""
+    return begin + stream.read(MOST) if stream and begin in (b"{", b"[") else b""
 
 
 def check_architecture(architecture: str, machine: str, what: str) -> None:

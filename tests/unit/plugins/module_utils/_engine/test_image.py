@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import io
 import json
@@ -127,7 +128,9 @@ LINKS = [
         [member("manifest.json", ROWS), member("c.json", kind=tarfile.SYMTYPE, link="c.json")],
         # more than anybody has memory for
         [member("manifest.json", size=1 << 40)],
-        [member(f"{number}.json", b"x" * (1 << 20)) for number in range(66)],
+        [member(f"{number}.json", b"{" * (1 << 20)) for number in range(66)],
+        [member("x", kind=tarfile.XHDTYPE, size=1 << 40)],
+        [member("x", kind=tarfile.GNUTYPE_LONGNAME, size=1 << 40)],
     ],
 )
 def test_an_archive_that_somebody_made_up_is_refused(tmp_path: Path, members: list[bytes]) -> None:
@@ -135,8 +138,22 @@ def test_an_archive_that_somebody_made_up_is_refused(tmp_path: Path, members: li
     path.write_bytes(b"".join(members) + b"\0" * 1024)
     with pytest.raises(EngineError, match=r"^engine_image_archive: .*a\.tar"):
         _image.read_archive(str(path))
-    with contextlib.suppress(tarfile.TarError):
+    with contextlib.suppress(EngineError):
         assert sum(map(len, _image.archive_documents(str(path)))) <= _image.MOST_OF_ALL
+
+
+@pytest.mark.parametrize(
+    "first",
+    [[member("x", kind=tarfile.DIRTYPE)] * 10_001, [member("x", b"n" * (65 << 20), kind=tarfile.GNUTYPE_LONGNAME)]],
+    ids=["members", "a name"],
+)
+def test_no_archive_is_read_beyond_what_an_image_has(tmp_path: Path, first: list[bytes]) -> None:
+    """All that follows is as docker save writes it."""
+    path = tmp_path / "a.tar"
+    rest = [member("manifest.json", ROWS), member("c.json", b"{}"), b"\0" * 1024]
+    path.write_bytes(gzip.compress(b"".join([*first, *rest]), 1))
+    with pytest.raises(EngineError, match="cannot be read as an archive"):
+        _image.read_archive(str(path))
 
 
 def test_what_is_no_archive(tmp_path: Path) -> None:
