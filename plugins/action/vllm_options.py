@@ -20,6 +20,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import option_tables
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import PlannedEngine
 
 OWN = ("engine", "arguments", "acknowledged", "environment", "needs")
 
@@ -30,13 +32,18 @@ class ActionModule(Action):
         kept = option_tables.kept(str(args.get("engine") or ""), self.vars.get("inventory_dir"), self.host)
         table = option_tables.read(kept)
         result: dict[str, Any] = {"changed": False, "cached": table is not None, "path": kept}
-        if table is None:
+        engine = registry.planned_engine(str(args.get("engine_name") or ""))
+        if table is None or engine.name not in table:
             asked = {key: value for key, value in args.items() if key not in OWN}
             outcome = self.execute("vllm_options", asked)
             version = str(args.get("version") or "")
-            if self._task.check_mode and (outcome.get("failed") or _another(outcome["table"], version)):
+            if not outcome.get("failed") and engine.name not in outcome["table"]:
+                raise AnsibleActionFail(f"{self.host} told a table of options that is not {engine.title}'s.")
+            if self._task.check_mode and (
+                outcome.get("failed") or _another(str(outcome["table"][engine.name]), version)
+            ):
                 # there is no such engine to ask yet: the shipped table of its version will do
-                shipped = self._shipped(version)
+                shipped = self._shipped(engine.name, version)
                 if shipped is None:
                     # preflight has checked the arguments by the version that it expects
                     result["msg"] = "no engine to ask yet: its own options are checked by the run without --check"
@@ -51,26 +58,26 @@ class ActionModule(Action):
                 write_atomic(kept, option_table.render(table))
         result["table"] = table
         if args.get("arguments") is not None:
-            self._check(args, table, result)
+            self._check(engine, args, table, result)
         return result
 
     @staticmethod
-    def _shipped(version: str) -> dict[str, Any] | None:
+    def _shipped(engine: str, version: str) -> dict[str, Any] | None:
         """The table of an image whose version is not known yet, or of a newer vLLM, is none that we have."""
         try:
-            return vllm_args.find_table(version)[0] if version else None
+            return vllm_args.find_table(version)[0] if version and engine == registry.DEFAULT.name else None
         except SizingError:
             return None
 
     @staticmethod
-    def _check(args: dict[str, Any], table: dict[str, Any], result: dict[str, Any]) -> None:
+    def _check(engine: PlannedEngine, args: dict[str, Any], table: dict[str, Any], result: dict[str, Any]) -> None:
         errors, warnings = errors_and_others(option_tables.problems(args, table))
         if errors:
-            raise AnsibleActionFail(f"No service was touched: {vllm_args.refusal(errors, table['vllm'])}")
+            raise AnsibleActionFail(f"No service was touched: {engine.refusal(errors, str(table[engine.name]))}")
         if warnings:
             result["warnings"] = warnings
 
 
-def _another(table: dict[str, Any], version: str) -> bool:
-    """Whether the table is another vLLM's: in check mode the former engine may still be in the new one's place."""
-    return bool(version) and release(str(table["vllm"])) != release(version)
+def _another(found: str, version: str) -> bool:
+    """Whether the table is another engine's: in check mode the former one may still be in the new one's place."""
+    return bool(version) and release(found) != release(version)

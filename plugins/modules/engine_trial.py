@@ -12,7 +12,7 @@ version_added: 0.2.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
-  - Imports vLLM, and Ray where it is there, of an engine that M(sparkthor.cluster.engine_venv) or
+  - Imports the programs of an engine, and Ray where it is there, of one that M(sparkthor.cluster.engine_venv) or
     M(sparkthor.cluster.engine_image) brought with C(activate=false), while the one in use serves. Fails if it is
     another version, does not see the GPU or brings an NCCL that is too old.
 extends_documentation_fragment:
@@ -24,6 +24,10 @@ options:
     description: How the Python of the engine is called, as the serving user.
     type: list
     elements: str
+    required: true
+  engine:
+    description: The engine's name. One that no trial is known of is not tried.
+    type: str
     required: true
   model:
     description: Whether a tiny model is loaded and answers, where memory allows.
@@ -51,6 +55,7 @@ EXAMPLES = r"""
 - name: Try the new engine
   sparkthor.cluster.engine_trial:
     command: [/opt/sparkthor/venvs/3f6f0d1c/bin/python]
+    engine: sglang
     kind: spark
 """
 
@@ -74,6 +79,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "command": {"type": "list", "elements": "str", "required": True},
+            "engine": {"type": "str", "required": True},
             "model": {"type": "bool", "default": False},
             "versions": {"type": "dict", "default": {}},
             "kind": {"type": "str", "default": ""},
@@ -84,7 +90,9 @@ def main() -> None:
     )
     params = module.params
     try:
-        found, left_out = trial.attempt(params["command"], params["model"], params["timeout"], trial.available())
+        found, left_out = trial.attempt(
+            params["command"], params["model"], params["timeout"], trial.available(), engine=params["engine"]
+        )
         trial.check(found, params["versions"], params["kind"], params["nccl"])
         module.exit_json(changed=False, trial=found, left_out=left_out)
     except EngineError as error:

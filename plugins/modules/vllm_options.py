@@ -7,20 +7,25 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: vllm_options
-short_description: Read the options of the installed vLLM from its own parser
+short_description: Read the options of the installed engine from its own declarations
 version_added: 0.1.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
-  - Builds vLLM's argument parser under the engine's Python, and returns its options and value lists as the table that
-    O(arguments) are checked against.
-  - This takes some 15 seconds, so the table is kept in O(cache_dir), one file for each version of vLLM.
+  - Builds vLLM's argument parser under the engine's Python, or reads SGLang's source there, and returns its options and
+    value lists as the table that O(arguments) are checked against.
+  - vLLM's takes some 15 seconds, so the table is kept in O(cache_dir), one file for each version of the engine.
   - Reads no model, uses no GPU and starts no process that stays.
 extends_documentation_fragment:
   - sparkthor.cluster.internal
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.no_diff
 options:
+  engine_name:
+    description: Which engine it is.
+    type: str
+    choices: [vllm, sglang]
+    default: vllm
   command:
     description:
       - Command that runs the engine's Python, as a list. It gets a script on its standard input.
@@ -30,7 +35,7 @@ options:
     default: [/opt/sparkthor/venv/bin/python]
   version:
     description:
-      - The installed version of vLLM. The cache has one file for each version.
+      - The installed version of the engine. The cache has one file for each version.
       - Asked from the engine's Python if not given, which takes a fraction of a second in a virtual environment.
     type: str
   cache_dir:
@@ -47,7 +52,7 @@ options:
         host is asked only once for each of its engines.
     type: str
   arguments:
-    description: Arguments of C(vllm serve) to check against the table, on the controller.
+    description: Arguments of the engine to check against the table, on the controller.
     type: dict
   acknowledged:
     description: Dangerous arguments that are used on purpose, by name.
@@ -59,7 +64,7 @@ options:
     type: dict
     default: {}
   needs:
-    description: What the plan needs of the version of vLLM, checked against the table's.
+    description: What the plan needs of the engine's version, checked against the table's.
     type: dict
     default: {}
 attributes:
@@ -88,7 +93,10 @@ table:
   type: dict
   contains:
     vllm:
-      description: Version of vLLM.
+      description: Version of vLLM, where it is that.
+      type: str
+    sglang:
+      description: Version of SGLang, where it is that.
       type: str
     options:
       description: Options by name.
@@ -113,17 +121,18 @@ import re
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import option_table
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import option_table, sglang_options
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
 
-_ASK_VERSION = "from importlib.metadata import version; print(version('vllm'))"
+#: what runs under the engine's Python, by the engine
+READERS = {"vllm": option_table, "sglang": sglang_options}
 
 
-def cache_path(folder: str, version: str) -> str:
+def cache_path(folder: str, version: str, engine: str = "vllm") -> str:
     """One file for each version; the name cannot leave the folder."""
     if not folder or not version:
         return ""
-    return os.path.join(folder, f"vllm-options-{re.sub(r'[^0-9A-Za-z.+_-]', '_', version)}.json")
+    return os.path.join(folder, f"{engine}-options-{re.sub(r'[^0-9A-Za-z.+_-]', '_', version)}.json")
 
 
 def read_cache(path: str) -> dict[str, Any] | None:
@@ -146,7 +155,8 @@ def run_python(module: AnsibleModule, command: list[str], script: str, timeout: 
         reason = (
             f"no answer within {timeout} s" if code in (124, 137, -9) else (lines[-1] if lines else f"exit code {code}")
         )
-        module.fail_json(msg=f"command={' '.join(command)!r}: the engine's vLLM cannot be asked: {reason}", rc=code)
+        name = module.params["engine_name"]
+        module.fail_json(msg=f"command={' '.join(command)!r}: the engine's {name} cannot be asked: {reason}", rc=code)
     return str(out)
 
 
@@ -163,6 +173,7 @@ def find_table(text: str) -> dict[str, Any] | None:
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
+            "engine_name": {"type": "str", "choices": ["vllm", "sglang"], "default": "vllm"},
             "command": {"type": "list", "elements": "str", "default": ["/opt/sparkthor/venv/bin/python"]},
             "version": {"type": "str"},
             "cache_dir": {"type": "str", "default": "/opt/sparkthor"},
@@ -177,12 +188,14 @@ def main() -> None:
         supports_check_mode=True,
     )
     command, timeout = module.params["command"], module.params["timeout"]
-    version = module.params["version"] or run_python(module, command, _ASK_VERSION, timeout).strip()
-    path = cache_path(module.params["cache_dir"], version)
+    name = module.params["engine_name"]
+    ask = f"from importlib.metadata import version; print(version({name!r}))"
+    version = module.params["version"] or run_python(module, command, ask, timeout).strip()
+    path = cache_path(module.params["cache_dir"], version, name)
     table = read_cache(path) if path else None
     if table is not None:
         module.exit_json(changed=False, table=table, cached=True, path=path)
-    output = run_python(module, command, inspect.getsource(option_table), timeout)
+    output = run_python(module, command, inspect.getsource(READERS[name]), timeout)
     table = find_table(output)
     if table is None:
         module.fail_json(msg=f"command={' '.join(command)!r}: the engine's Python printed no option table")

@@ -225,7 +225,8 @@ def dump() -> dict[str, Any]:
 
 def render(table: dict[str, Any]) -> str:
     """JSON with one option a line, so that tables of two versions can be compared by eye."""
-    lines = ["{", f' "schema": {json.dumps(table["schema"])},', f' "vllm": {json.dumps(table["vllm"])},']
+    heads = [key for key in table if key not in ("options", "value_lists")]
+    lines = ["{", *(f" {json.dumps(key)}: {json.dumps(table[key])}," for key in heads)]
     for index, part in enumerate(("options", "value_lists")):
         lines.append(f" {json.dumps(part)}: {{")
         rows = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in table[part].items()]

@@ -14,10 +14,13 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import sglang_trial, vllm_trial
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.cuda_kernels import DEVICES, for_cpu
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, same_version
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.sglang import SGLANG
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.vllm import VLLM
 
 #: memory that must be free for the imports, with a GPU's context, and for the tiny model
 IMPORT_BYTES = 3 << 30
@@ -25,48 +28,10 @@ MODEL_BYTES = 8 << 30
 
 CONTAINER = "sparkthor-trial"
 
-#: runs under the engine's Python; the only argument says whether to load a model
-PROGRAM = r"""
-import importlib.util, json, os, sys, tempfile
-from importlib.metadata import version
-os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
-import torch, vllm
-import vllm.engine.arg_utils, vllm.v1.engine.async_llm
-found = {**{name: version(name) for name in ("vllm", "torch")}, "gpu": "", "nccl": ""}
-# an image that serves without Ray has none
-if importlib.util.find_spec("ray"):
-    import ray
-    found["ray"] = version("ray")
-if torch.cuda.is_available():
-    ones = torch.ones(64, 64, device="cuda", dtype=torch.bfloat16)
-    if float((ones @ ones).sum()) != 64.0 ** 3:
-        sys.exit("the GPU multiplies wrongly")
-    found["gpu"] = torch.cuda.get_device_name(0)
-    found["nccl"] = ".".join(str(part) for part in torch.cuda.nccl.version())
-if sys.argv[1] == "model":
-    config = {
-        "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "vocab_size": 512, "hidden_size": 128,
-        "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-        "head_dim": 32, "max_position_embeddings": 256, "eos_token_id": 1, "rms_norm_eps": 1e-6,
-        "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": True,
-    }
-    with tempfile.TemporaryDirectory() as folder:
-        with open(os.path.join(folder, "config.json"), "w") as file:
-            json.dump(config, file)
-        model = vllm.LLM(
-            model=folder, load_format="dummy", skip_tokenizer_init=True, enforce_eager=True, max_model_len=64,
-            max_num_seqs=1, gpu_memory_utilization=0.02,
-            # not every CPU has instructions for bfloat16
-            dtype="bfloat16" if found["gpu"] else "float32",
-        )
-        sampling = vllm.SamplingParams(max_tokens=4, temperature=0.0, ignore_eos=True, detokenize=False)
-        answer = model.generate([{"prompt_token_ids": [5, 6, 7]}], sampling)
-        found["tokens"] = len(answer[0].outputs[0].token_ids)
-print("\n" + json.dumps(found), flush=True)
-# what the engine leaves running must not keep the host waiting
-os._exit(0)
-"""
+#: by the engine's name
+PROGRAMS: Mapping[str, str] = {VLLM.name: vllm_trial.PROGRAM, SGLANG.name: sglang_trial.PROGRAM}
+#: engines whose program can load a model
+_LOADS = (VLLM.name,)
 
 Runner = Callable[[Sequence[str], float, str], tuple[int, str, str]]
 
@@ -83,15 +48,20 @@ def available() -> int:
 
 
 def attempt(
-    command: Sequence[str], model: bool, seconds: float, free: int, runner: Runner = _run
+    command: Sequence[str], model: bool, seconds: float, free: int, runner: Runner = _run, engine: str = VLLM.name
 ) -> tuple[dict[str, Any], str]:
     """What the engine said, empty where it was not asked; and what was left out, with the reason."""
+    if engine not in PROGRAMS:
+        return {}, f"not tried: no trial of {engine} is known"
     if free < IMPORT_BYTES:
         return {}, f"not tried: only {free / 2**30:.1f} GiB of memory are free, and {IMPORT_BYTES >> 30} are needed"
     left_out = ""
     if model and free < MODEL_BYTES:
         model = False
         left_out = f"no model was tried: only {free / 2**30:.1f} GiB of memory are free, {MODEL_BYTES >> 30} are needed"
+    if model and engine not in _LOADS:
+        model = False
+        left_out = f"no model was tried: of {engine} the import alone is"
     # all of its processes end with it
     limit = ["timeout", "--signal=KILL", str(int(seconds))]
     argv = [*limit, "choom", "-n", "1000", "--", "nice", "-n", "10", *command, "-", "model" if model else "imports"]
@@ -99,7 +69,7 @@ def attempt(
     leftover = [["docker", "rm", "--force", CONTAINER]] if CONTAINER in command else []
     for remove in leftover:
         runner(remove, 60, "")
-    status, out, err = runner(argv, seconds + 10, PROGRAM)
+    status, out, err = runner(argv, seconds + 10, PROGRAMS[engine])
     for remove in leftover:
         runner(remove, 60, "")
     for line in reversed(out.splitlines()):
@@ -118,11 +88,11 @@ def check(found: Mapping[str, Any], versions: Mapping[str, str], kind: str, nccl
 
     ``nccl`` is the least that the topology needs, empty where any will do.
     """
-    for name in ("vllm", "ray"):
+    for name in (*PROGRAMS, "ray"):
         wanted = versions.get(name, "")
         if found and wanted and not same_version(wanted, str(found.get(name, ""))):
             raise EngineError(f"The new engine says that it is {name} {found.get(name)}, and {wanted} was installed.")
-    if found and kind in DEVICES and not found.get("gpu") and not for_cpu(str(found.get("vllm", ""))):
+    if found and kind in DEVICES and not found.get("gpu") and not for_cpu(str(found.get(VLLM.name, ""))):
         raise EngineError(
             f"The new engine sees no GPU on this {kind}: its torch {found.get('torch')} does not fit the driver. "
             "The engine in use was left as it is."

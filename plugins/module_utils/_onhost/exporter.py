@@ -28,8 +28,9 @@ from typing import Any
 
 from .._lib import files, foreign, peer
 from .._lib.command import run_limited
-from . import front_counts, gpu_state, places
+from . import engine_figures, front_counts, gpu_state, places
 from .endpoint import endpoint_of
+from .engines import registry
 from .notify import ALIVE, READY, notify
 
 WATCHDOG_FILE = places.OWN.metrics
@@ -250,11 +251,14 @@ def engine_place(own: places.Places) -> str:
 
 
 def engine(place: str) -> tuple[int, bytes]:
-    """The engine's own metrics; 503 while it is away."""
+    """The engine's own metrics, and some of them under names of all engines; 503 while it is away."""
     try:
-        return peer.ask(endpoint_of(place).connect(), "GET", "/metrics", 5, most=16_000_000)
+        status, body = peer.ask(endpoint_of(place).connect(), "GET", "/metrics", 5, most=16_000_000)
     except (OSError, http.client.HTTPException) as error:
         return 503, f"the engine does not answer: {error or type(error).__name__}\n".encode()
+    text = body.decode("utf-8", "replace")
+    common = engine_figures.common_text(text, registry.engine_that_says(text).metrics)
+    return status, b"\n".join([body.rstrip(b"\n"), common.encode()]) if common else body
 
 
 def handler(host: ExportedHost, planned: Sequence[str], place: str = "") -> type[http.server.BaseHTTPRequestHandler]:

@@ -103,7 +103,8 @@ class RankProcess:
         command = list(self.settings.command)
         # a server on a worker is told of no model
         knows = self.settings.is_head or self.engine.launch == RANKS
-        return self.engine.load(command, self.model) if self.model and knows else command
+        model = self.model or (served(self.settings) if self.engine.names_model else "")
+        return self.engine.load(command, model) if model and knows else command
 
     async def start(self) -> None:
         """Raises RankError for a command that cannot be run."""

@@ -165,7 +165,7 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
     "memory_plan": {"plan": {}},
     "cluster_verify": {"found": {}},
     "vllm_options": {
-        "table": {"vllm": str, "options": {str: {}}, "value_lists?": {str: object}},
+        "table": {"vllm?": str, "sglang?": str, "options": {str: {}}, "value_lists?": {str: object}},
         "cached": bool,
         "path": str,
     },

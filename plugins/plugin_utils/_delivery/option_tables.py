@@ -14,7 +14,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import o
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import engine_version, vllm_args
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry
 
 
 def kept(engine: str, inventory: Any, host: str) -> str:
@@ -40,6 +41,4 @@ def read(path: str) -> dict[str, Any] | None:
 
 def problems(args: Mapping[str, Any], table: Mapping[str, Any]) -> list[Finding]:
     """All that is to be said about the options ``arguments``, ``acknowledged``, ``environment`` and ``needs``."""
-    found = [*engine_version.problems(args.get("needs") or {}, str(table["vllm"]), args["arguments"])]
-    found += vllm_args.check(args["arguments"], table, args.get("acknowledged") or [])
-    return [*found, *vllm_args.check_environment(args.get("environment") or {})]
+    return registry.planned_engine(str(args.get("engine_name") or "")).option_problems(args, table)

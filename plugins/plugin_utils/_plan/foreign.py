@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import environment, vllm_args, vllm_config
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import secret_name
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import (
@@ -25,7 +26,7 @@ _DECIDED = (frozenset(vllm_config.OWNED) - frozenset(SERVE_FIELDS)) | {
 #: Files that the original tool puts into the image; here only an absolute path can be meant.
 _FILES = ("chat-template", "reasoning-parser-plugin", "tool-parser-plugin")
 _DECIDED_ENVIRONMENT = re.compile(
-    r"(NCCL|GLOO|UCX|OMPI_MCA|TP_SOCKET|MN_IF|RAY)_.*|VLLM_HOST_IP|VLLM_DISTRIBUTED_EXECUTOR_CONFIG"
+    r"(NCCL|GLOO|UCX|OMPI_MCA|TP_SOCKET|MN_IF|RAY)_.*|VLLM_HOST_IP|SGLANG_HOST_IP|VLLM_DISTRIBUTED_EXECUTOR_CONFIG"
 )
 _SPLIT = (("tensor-parallel-size", "tensor_parallel"), ("pipeline-parallel-size", "pipeline_parallel"))
 
@@ -46,6 +47,9 @@ class Foreign:
     image: str = ""
     #: what starts the ranks, where the tool says it
     executor: str = ""
+    engine: str = registry.DEFAULT.name
+    #: options that the roles decide, so that a translated recipe must not bring them
+    decided: Collection[str] = _DECIDED
     vllm: dict[str, Any] = field(default_factory=dict)
     weights_bytes: int | None = None
     differences: list[str] = field(default_factory=list)
@@ -61,7 +65,7 @@ def finished(foreign: Foreign, called: str, *, hosts: Any, splits: Mapping[int, 
     served = flags.pop("served-model-name", "")
     length = flags.pop("max-model-len", None)
     gibibytes = _gibibytes(flags, called)
-    notes = [*foreign.notes, *_taken_out(flags, called)]
+    notes = [*foreign.notes, *_taken_out(flags, called, foreign.decided)]
     carried = _environment(foreign.environment, notes)
     return validated(
         {
@@ -73,6 +77,7 @@ def finished(foreign: Foreign, called: str, *, hosts: Any, splits: Mapping[int, 
             "runtime": "container",
             "image": foreign.image,
             "executor": foreign.executor,
+            "engine": foreign.engine,
             "vllm": foreign.vllm,
             "hosts": hosts,
             "splits": dict(splits),
@@ -105,12 +110,12 @@ def _gibibytes(flags: dict[str, Any], called: str) -> float | None:
         ) from None
 
 
-def _taken_out(flags: dict[str, Any], called: str) -> list[str]:
+def _taken_out(flags: dict[str, Any], called: str, decided: Collection[str]) -> list[str]:
     """Takes out of the flags what cannot be carried over, and says of each why."""
     notes = []
     for name in sorted(flags):
         value = flags[name]
-        if name.partition(".")[0] in _DECIDED:
+        if name.partition(".")[0] in decided:
             notes.append(f"--{name} (decided by the roles)")
         elif name in _FILES and re.fullmatch(r"[\w.-]+(/[\w.-]+)*\.(jinja2?|py)", str(value)):
             notes.append(f"--{name} {value} (a file of the original image)")

@@ -25,6 +25,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
     SizingError,
     parse_length,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.base import EngineOnHost
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     engine_version,
     sizing_options,
@@ -398,9 +400,28 @@ def _command(model: Mapping[str, Any], parallel: Mapping[str, Any], length: Any,
     return vllm_args.command(model["model"], {**own, **args})
 
 
+def check_engine(data: Mapping[str, Any], engine: EngineOnHost) -> None:
+    """Raises RecipeError for a recipe whose arguments are another engine's."""
+    if data["engine"] == engine.name:
+        return
+    raise RecipeError(
+        f"recipe {data['name']} is for {data['engine']}, whose arguments {engine.title} does not know. Set "
+        f"serving_engine: {data['engine']}, or leave the recipe out and set vllm_serve_model: {data['model']} and "
+        "vllm_serve_args.",
+        "engine",
+    )
+
+
 def check_recipe_hosts(
-    data: Mapping[str, Any], hosts: Sequence[str], topology: str, kinds: Mapping[str, str], folder: str
+    data: Mapping[str, Any],
+    hosts: Sequence[str],
+    topology: str,
+    kinds: Mapping[str, str],
+    folder: str,
+    engine: EngineOnHost = registry.DEFAULT,
 ) -> None:
+    """Raises RecipeError for a recipe that is for another engine, or for other hosts than these."""
+    check_engine(data, engine)
     counts = host_counts(data, data["name"])
     if counts and len(hosts) not in counts:
         fitting = [name for name in offered(data["name"], folder) if len(hosts) in host_counts(_peek(folder, name))]

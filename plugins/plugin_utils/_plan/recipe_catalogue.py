@@ -16,6 +16,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding imp
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import measured, outlook, vllm_args
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import KINDS
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import PlannedEngine
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.parallel import PADDED_HEADS, RDMA_TOPOLOGIES
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError, host_counts
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sparkrun import is_sparkrun
@@ -140,21 +142,19 @@ def _planned(data: Mapping[str, Any], file: str, variant: str, number: int, clus
     hosts = list(cluster.hosts) or [f"spark-{index + 1:02}" for index in range(number)]
     recipe = _translated(data, file, variant, number)
     recipe["config"] = recipe["config"] or _shapes(cluster.folder).get(recipe["model"])
-    plan = _recipe.resolve(
+    engine = registry.planned_engine(recipe["engine"])
+    plan = engine.plan(
         recipe,
         hosts,
         topology=cluster.topology if cluster.hosts else {1: "lan", 2: "direct"}.get(number, "switch"),
         kinds=cluster.kinds,
         memory_bytes={host: KINDS[cluster.kinds.get(host, "spark")]["memory"] for host in hosts},
         version=_version(recipe, cluster.version),
-        overrides={"acknowledged": [*vllm_args.to_acknowledge(_all_args(recipe)), PADDED_HEADS]},
+        overrides={"acknowledged": [*engine.to_acknowledge(_all_args(recipe)), PADDED_HEADS]},
         folder=cluster.folder,
     )
-    table, _exact = vllm_args.find_table(plan["options_checked"])
-    findings = vllm_args.check(plan["args"], table)
     strange = [line for line in plan["warnings"] if line.startswith(_recipe.UNKNOWN_HERE)]
-    refused = [one for one in findings if one.severity == ERROR and not (strange and vllm_args.unknown_here(one))]
-    needed = [finding.where for finding in refused] + ([PADDED_HEADS] if plan["sizing"].get("padded_heads") else [])
+    needed = _needed(engine, plan, bool(strange)) + ([PADDED_HEADS] if plan["sizing"].get("padded_heads") else [])
     return {
         "verdict": ACKNOWLEDGE if needed else PLANNED,
         "name": recipe["name"],
@@ -169,6 +169,15 @@ def _planned(data: Mapping[str, Any], file: str, variant: str, number: int, clus
         "untranslated": plan["untranslated"],
         "command": plan["command"],
     }
+
+
+def _needed(engine: PlannedEngine, plan: Mapping[str, Any], strange: bool) -> list[str]:
+    """What of the arguments has to be acknowledged: by the engine's table, where one is at hand."""
+    if not plan["options_checked"]:
+        return engine.to_acknowledge(plan["args"])
+    table, _exact = vllm_args.find_table(plan["options_checked"])
+    found = [one for one in vllm_args.check(plan["args"], table) if one.severity == ERROR]
+    return [one.where for one in found if not (strange and vllm_args.unknown_here(one))]
 
 
 def _outlook(plan: Mapping[str, Any], topology: str) -> dict[str, Any]:

@@ -121,7 +121,11 @@ def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
         if not isinstance(rule, dict) or "version" not in rule or not isinstance(rule.get("args"), dict):
             raise RecipeError(f"vllm_serve_recipe={called!r}: args_below holds {rule!r}. Give each a version and args.")
     later = [key for rule in data.get("args_below") or () for key in rule["args"]]
-    owned = sorted({vllm_args.option_name(key) for key in (*data["args"], *later)} & set(vllm_config.OWNED))
+    # another engine's names are read where it is planned
+    ours = data.get("engine", registry.DEFAULT.name) == registry.DEFAULT.name
+    owned = sorted(
+        {vllm_args.option_name(key) for key in (*data["args"], *later)} & set(vllm_config.OWNED if ours else ())
+    )
     if owned:
         ours = [f"{name}: {vllm_config.OWNED[name]}" for name in owned if name not in SERVE_FIELDS]
         fix = f"The role decides it ({'; '.join(ours)})." if ours else ""

@@ -20,7 +20,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vll
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 
 _LEVEL = "optimization-level"
-_SEPARATORS = ("&&", "||", ";", "|", "&")
+SEPARATORS = ("&&", "||", ";", "|", "&")
 #: a shell variable, which only the original tool's shell knows
 SHELL_VARIABLE = re.compile(r"\$(?:\{\w+\}|[A-Za-z_]\w*)")
 
@@ -49,7 +49,7 @@ def read_command(text: str, called: str) -> ServedModel:
     if not starts:
         raise RecipeError(f"vllm_serve_recipe={called!r}: the command holds no `vllm serve`. Only that can be served.")
     begin = starts[0] + 2
-    end = next((index for index in range(begin, len(words)) if words[index] in _SEPARATORS), len(words))
+    end = next((index for index in range(begin, len(words)) if words[index] in SEPARATORS), len(words))
     served = read_words(words[begin:end], called)
     if starts[0]:
         served.notes.append(f"command before vllm serve ({shlex.join(words[: starts[0]])})")
@@ -142,10 +142,10 @@ def _put(served: ServedModel, name: str, values: Sequence[str], called: str) -> 
     if not values or (kind in ("bool", "flag") and not values[0]):
         value = True
     elif kind == "list" or (kind == "" and len(values) > 1):
-        value = [_converted(word, "") for word in values]
+        value = [converted(word, "") for word in values]
     else:
         # a level is a number, though its option's table says text (a class of its own)
-        value = _converted(values[0], "" if name == _LEVEL else kind)
+        value = converted(values[0], "" if name == _LEVEL else kind)
     if kind == "field" and name.endswith("+"):
         name, value = name[:-1], values[0].split(",")
     opposite = name[3:] if name.startswith("no-") else f"no-{name}"
@@ -155,7 +155,7 @@ def _put(served: ServedModel, name: str, values: Sequence[str], called: str) -> 
     served.flags[name] = value[0] if kind == "list" and len(values) == 1 and name == "served-model-name" else value
 
 
-def _converted(word: str, kind: str) -> Any:
+def converted(word: str, kind: str) -> Any:
     """A word of a command line as the value that vLLM makes of it."""
     if kind == "str":
         return word

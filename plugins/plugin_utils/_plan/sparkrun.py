@@ -14,6 +14,13 @@ from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts.node import MODEL_STORE
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.sglang import SGLANG
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.sglang_command import (
+    DECIDED,
+    from_sparkrun,
+    read_sglang,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.foreign import Foreign, finished
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serve_command import (
@@ -76,16 +83,17 @@ def translate_sparkrun(data: Mapping[str, Any], called: str) -> dict[str, Any]:
     defaults = _dictionary(data, "defaults", called)
     command = str(data.get("command") or "")
     runtime = _runtime(data, command, called)
+    engine = SGLANG.name if runtime == SGLANG.name else registry.DEFAULT.name
     notes = _steps(data)
     if command:
         folder = f"{MODEL_STORE}/{model.rstrip('/').rpartition('/')[2]}"
         own = {"model": model, "model_revision": data.get("model_revision") or "main", "resolved_model_path": folder}
         text = filled(command, {**own, **defaults}, str(data.get("recipe_version")), called)
-        served = read_command(text, called)
+        served = read_sglang(text, called) if engine == SGLANG.name else read_command(text, called)
         unused = sorted(key for key in defaults if f"{{{key}}}" not in command)
         notes += [f"defaults.{key} (not used by the command)" for key in unused]
     else:
-        served = _from_defaults(defaults, notes)
+        served = from_sparkrun(defaults) if engine == SGLANG.name else _from_defaults(defaults, notes)
     notes += served.notes
     image = str(data.get("container") or "")
     if image and "/" not in image:
@@ -94,13 +102,15 @@ def translate_sparkrun(data: Mapping[str, Any], called: str) -> dict[str, Any]:
     foreign = Foreign(
         name=str(data.get("name") or called),
         summary=str(data.get("description") or _dictionary(data, "metadata", called).get("description") or model),
-        model=_model(served, model, notes),
+        model=_model(served, model, registry.ENGINES[engine].program, notes),
         revision=_revision(served, str(data.get("model_revision") or "")),
         image=image,
         flags=served.flags,
         environment=_dictionary(data, "env", called),
         source="sparkrun",
         notes=notes,
+        engine=engine,
+        **({"decided": DECIDED} if engine == SGLANG.name else {}),
     )
     split = foreign.split()
     hosts, splits = _hosts(data, split, foreign.notes, called)
@@ -117,14 +127,17 @@ def _dictionary(data: Mapping[str, Any], key: str, called: str) -> Mapping[str, 
 
 
 def _runtime(data: Mapping[str, Any], command: str, called: str) -> str:
-    """`vllm-ray` or `vllm-distributed`, as the original tool would choose it; an error for another engine."""
+    """`sglang`, or `vllm-ray` or `vllm-distributed`, as its tool would choose it; an error for another engine."""
     runtime = str(data.get("runtime") or "")
     if not runtime:
         first = command.strip()
         runtime = next((word for word in _OTHER_COMMANDS if first.startswith(word)), "vllm")
+    if runtime.rpartition(" ")[2] == SGLANG.name:
+        return SGLANG.name
     if not runtime.startswith(("vllm", "eugr-vllm")):
         raise RecipeError(
-            f"vllm_serve_recipe={called!r} is for {runtime}. Only vLLM recipes can be served here.", "engine"
+            f"vllm_serve_recipe={called!r} is for {runtime}. Only recipes for vLLM and SGLang can be served here.",
+            "engine",
         )
     if runtime not in ("vllm", ""):
         return "vllm-ray" if runtime.startswith("eugr") else runtime
@@ -198,13 +211,13 @@ def _from_defaults(defaults: Mapping[str, Any], notes: list[str]) -> ServedModel
     return served
 
 
-def _model(served: ServedModel, model: str, notes: list[str]) -> str:
+def _model(served: ServedModel, model: str, program: str, notes: list[str]) -> str:
     """The command's model counts, as it does for the original tool; a path inside its container has no meaning here."""
     given = served.model
     if not given or given in (model, f"{MODEL_STORE}/{model.rstrip('/').rpartition('/')[2]}"):
         return model
     if given.startswith(("/", ".", "~", "$")) or "/" not in given:
-        notes.append(f"vllm serve {given} (a path of the original container; the recipe's model {model} is served)")
+        notes.append(f"{program} {given} (a path of the original container; the recipe's model {model} is served)")
         return model
     notes.append(f"model {model} (only downloaded by the original tool; its command serves {given})")
     return given

@@ -17,6 +17,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.venv imp
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import models, option_tables
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import wheels as _wheels
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import Record
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry as engines
 
 Arguments = dict[str, Any]
 
@@ -66,7 +67,7 @@ def _vllm_options(arguments: Arguments, variables: Mapping[str, Any]) -> None:
     host = str(variables["inventory_hostname"])
     kept = option_tables.kept(str(arguments.get("engine") or ""), variables.get("inventory_dir"), host)
     table = option_tables.read(kept)
-    if table is None:
+    if table is None or engines.planned_engine(str(arguments.get("engine_name") or "")).name not in table:
         raise Unknown("the engine's options are not known on the controller")
     if option_tables.problems(arguments, table):
         raise Unknown("there is something to say about the engine's arguments")

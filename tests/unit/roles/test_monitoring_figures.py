@@ -12,14 +12,19 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import exporter, watchdog_report
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    engine_figures,
+    exporter,
+    watchdog_report,
+)
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 
 TOP = Path(__file__).resolve().parents[3]
 FILES = TOP / "roles/monitoring/files"
 DASHBOARD = json.loads((FILES / "grafana-dashboard.json").read_text(encoding="utf-8"))
 #: labels that the scrape configuration gives
 TARGET = {"host", "group", "job"}
-_SERIES = re.compile(r"\b((?:sparkthor_|vllm:)[a-z0-9_]+)(?:\{([^}]*)\})?")
+_SERIES = re.compile(r"\b(sparkthor_[a-z0-9_]+)(?:\{([^}]*)\})?")
 STATE = {
     **{"state": "serving", "healthy": True, "since": 0.0, "restarts": {}, "answers": {"asked": 4, "right": 4}},
     **{"completion": {"latency": 0.2, "seconds_ago": 1.0}, "stall": {"seconds": 0.0, "allowed": 60.0}},
@@ -57,7 +62,8 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
         (root / path).write_text(text)
     host = exporter.ExportedHost(str(root), lambda argv: (0, "95.1, 88, 1650, 99, 0x40\n", ""))
     host.front.take(b"<190>Nov 22 23:00:00 sparkthor_front: alice mini 200 0.100 5 6")
-    found: dict[str, set[str]] = {name: {"le"} for name in vllm_names()}
+    engine = engine_figures.common_text("".join(f"{name} 1\n" for name in vllm_names()), registry.DEFAULT.metrics)
+    found: dict[str, set[str]] = {line.split()[0]: {"le"} for line in engine.splitlines()}
     for line in host.page(["p0"]).splitlines():
         match = _SERIES.match(line)
         if match:

@@ -84,6 +84,8 @@ class MetricNames:
     tokens: str = ""
     #: a histogram's name without its ending
     first_token: str = ""
+    #: the same of the time that one more token of a request takes
+    token_time: str = ""
     drafted: str = ""
     accepted: str = ""
 
@@ -138,6 +140,8 @@ class EngineOnHost:
     #: before the model on the command line; empty where it follows the word ``after``
     model_option: str = ""
     after: str = ""
+    #: whether its command must name the model, although its configuration does
+    names_model: bool = False
     #: asked in turn, the next one where the model has no such route
     probes: tuple[ProbeRoute, ...] = (COMPLETION,)
     #: variable of its environment with a key that nobody but the front proxy may know; empty without one

@@ -103,6 +103,7 @@ SGLANG = EngineOnHost(
         prompt_tokens="sglang:prompt_tokens_total",
         tokens="sglang:generation_tokens_total",
         first_token="sglang:time_to_first_token_seconds",
+        token_time="sglang:inter_token_latency_seconds",
     ),
     titles=("sglang::",),
     # the kernel keeps 15 characters of sglang::scheduler
@@ -113,6 +114,8 @@ SGLANG = EngineOnHost(
     model_key="model-path",
     # an option on the command line goes before the same in its file
     model_option="--model-path",
+    # ``sglang serve`` chooses what serves by the model, before it reads its file, and ends without one
+    names_model=True,
     packages=("sglang", "sglang-kernel"),
     nonsense=(
         "NVFP4 experts on GB10 compute nonsense with some kernels: choose others by vllm_serve_args "

@@ -193,6 +193,7 @@ VLLM = EngineOnHost(
         prompt_tokens="vllm:prompt_tokens_total",
         tokens="vllm:generation_tokens_total",
         first_token="vllm:time_to_first_token_seconds",
+        token_time="vllm:request_time_per_output_token_seconds",
         drafted="vllm:spec_decode_num_draft_tokens_total",
         accepted="vllm:spec_decode_num_accepted_tokens_total",
     ),

@@ -9,10 +9,11 @@ An engine is one file beside this one with a :class:`PlannedEngine`, its line in
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.base import EngineOnHost
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_serve import Serving
 
@@ -119,6 +120,19 @@ class PlannedEngine(ABC):
     @abstractmethod
     def option_arguments(self, serving: Serving) -> dict[str, Any]:
         """Arguments of the module that checks its options by the engine that is installed."""
+
+    @abstractmethod
+    def to_acknowledge(self, args: Mapping[str, Any]) -> list[str]:
+        """Names for ``vllm_serve_acknowledged`` with which none of these arguments is refused as dangerous."""
+
+    @abstractmethod
+    def option_problems(self, asked: Mapping[str, Any], table: Mapping[str, Any]) -> list[Finding]:
+        """What is wrong with those arguments by the table of the engine that is installed, as a host told it."""
+
+    def refusal(self, errors: Iterable[str], version: str) -> str:
+        """One message of all findings that stop a run; the version may be unknown, and empty."""
+        by = f" ({self.title} {version})" if version else ""
+        return f"vllm_serve_args{by}: {'. '.join(errors)}."
 
     @abstractmethod
     def command(self, serving: Serving) -> list[str]:

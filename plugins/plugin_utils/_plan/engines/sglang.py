@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import read_shape
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.split import split_layers
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import (
@@ -22,7 +23,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.sglang import SGLANG
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import patience, sizing_options
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import OFFLINE, cache_folders
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import OFFLINE, WORK_DIR, cache_folders
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import sglang_args, sglang_trust
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import Abilities, PlannedEngine
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
@@ -64,7 +65,7 @@ class PlannedSglang(PlannedEngine):
         own = {key: value for key, value in (known.get("overrides") or {}).items() if value not in (None, "")}
         data = _recipe.load(recipe, base=known.get("base"), hosts=len(hosts))
         topology, kinds = str(known.get("topology") or "switch"), known.get("kinds") or {}
-        _recipe.check_recipe_hosts(data, hosts, topology, kinds, _recipe.SHIPPED)
+        _recipe.check_recipe_hosts(data, hosts, topology, kinds, _recipe.SHIPPED, SGLANG)
         acknowledged, length = list(own.get("acknowledged", [])), own.get("max_model_len", data["max_model_len"])
         args = _arguments(data, own, acknowledged)
         shape = known.get("config") or data["config"]
@@ -175,8 +176,22 @@ class PlannedSglang(PlannedEngine):
         return merged(environment, serving.own_environment)
 
     def option_arguments(self, serving: Serving) -> dict[str, Any]:
-        """None: its own parser refuses an unknown option at the start, and the run says which."""
-        return {}
+        version = serving.engine.versions.get(self.name)
+        return {
+            "engine_name": self.name,
+            "command": list(serving.engine.python),
+            **({"version": version} if version else {}),
+            "cache_dir": WORK_DIR,
+            "engine": serving.engine.digest,
+            # the whole file: an older release may lack an option of ours
+            "arguments": self.config(serving),
+        }
+
+    def to_acknowledge(self, args: Mapping[str, Any]) -> list[str]:
+        return sglang_trust.bound(args)
+
+    def option_problems(self, asked: Mapping[str, Any], table: Mapping[str, Any]) -> list[Finding]:
+        return sglang_args.problems(asked["arguments"], table)
 
     def command(self, serving: Serving) -> list[str]:
         program = serving.engine.program(self.name, serving.places.service)
@@ -188,12 +203,6 @@ class PlannedSglang(PlannedEngine):
 
 def _arguments(data: Mapping[str, Any], own: Mapping[str, Any], acknowledged: Sequence[str]) -> dict[str, Any]:
     """The recipe's arguments and the user's, which win; null takes one away."""
-    if data["engine"] != SGLANG.name:
-        raise RecipeError(
-            f"recipe {data['name']} is for {data['engine']}, whose arguments {SGLANG.title} does not know. Set "
-            f"vllm_serve_model: {data['model']} and vllm_serve_args instead, or choose a recipe for {SGLANG.title}.",
-            "engine",
-        )
     theirs = sglang_args.checked(data["args"], f"recipe {data['name']}: args")
     ours = sglang_args.checked(own.get("args") or {}, "vllm_serve_args")
     args = {name: value for name, value in {**theirs, **ours}.items() if value is not None}
@@ -261,7 +270,7 @@ def _pinned(
     tokens = (sizes or {}).get("kv_cache_tokens")
     if tokens:
         made[_TOKENS] = int(tokens) // PAGE * PAGE
-    notes = ["options are not checked before the start: this engine's own parser decides"]
+    notes = []
     if not tokens and _TOKENS not in args:
         notes.append(f"the model's size is not known, so its cache is as large as {_MEMORY} leaves room; set {_TOKENS}")
     return dict(sorted({**made, **args}.items())), notes

@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 
 #: options that the role itself decides, with what to set instead
@@ -30,6 +32,11 @@ OWNED: dict[str, str] = {
 _SAME = {"enable-auto-tool-choice": None, "enable-prefix-caching": "disable-radix-cache"}
 #: parsers that are called otherwise
 _PARSERS = {"deepseek_r1": "deepseek-r1", "minimax_m2": "minimax-m2", "qwen3_coder": "qwen3_coder", "openai": "gpt-oss"}
+#: what its file takes instead of an option that only its command line does
+_INSTEAD = {
+    "disable-cuda-graph": "set cuda-graph-backend-decode: disabled and cuda-graph-backend-prefill: disabled",
+    "enable-dp-attention": "set attn-dp-size",
+}
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _CACHES = {"auto": "auto", "fp8_e4m3": "fp8_e4m3", "fp8_e5m2": "fp8_e5m2", "bf16": "bfloat16", "bfloat16": "bfloat16"}
 
@@ -53,13 +60,14 @@ def checked(args: Mapping[str, Any], where: str) -> dict[str, Any]:
             if other:
                 found[other] = None if value is None else not value
             continue
-        if isinstance(value, (list, Mapping)):
+        if isinstance(value, Mapping) or (isinstance(value, list) and any(isinstance(one, list) for one in value)):
             raise RecipeError(
-                f"{where}: {key} holds {type(value).__name__}, and this engine's file takes flags and single values; "
-                "give one text",
+                f"{where}: {key} holds {type(value).__name__}, and this engine's file takes flags, values and lists of "
+                "them; give one text, such as JSON",
                 "arguments",
             )
-        if isinstance(value, str) and value.lstrip().startswith("-") and not re.fullmatch(r"-[\d.]+", value.strip()):
+        texts = [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str)]
+        if any(one.lstrip().startswith("-") and not re.fullmatch(r"-[\d.]+", one.strip()) for one in texts):
             raise RecipeError(f"{where}: {key}={value!r} begins with a dash, which reads as an option", "arguments")
         if name in ("reasoning-parser", "tool-call-parser"):
             value = _PARSERS.get(str(value), value)
@@ -67,6 +75,55 @@ def checked(args: Mapping[str, Any], where: str) -> dict[str, Any]:
             raise RecipeError(f"{where}: {key} is given twice, in two spellings; keep one", "arguments")
         found[name] = value
     return found
+
+
+def problems(args: Mapping[str, Any], table: Mapping[str, Any]) -> list[Finding]:
+    """What the installed SGLang would refuse at its start, or read otherwise, by the table of its own options."""
+    options = table["options"]
+    named = {other: name for name, entry in options.items() for other in (name, *_list(entry.get("aliases")))}
+    found = []
+    for name, value in args.items():
+        if name not in named:
+            # its parser takes a beginning of a name for the whole; what is meant must stand in the file
+            close = difflib.get_close_matches(name, named, n=1, cutoff=0.6)
+            fix = f"did you mean {close[0]}" if close else "see `sglang serve --help` of that version"
+            what = f"SGLang {table['sglang']} has no such option"
+            found.append(Finding("unknown", what, fix, where=name, value=value))
+        elif wrong := _wrong(named[name], value, options[named[name]]):
+            found.append(Finding("value", wrong[0], wrong[1], where=name, value=value))
+    return found
+
+
+def _list(value: Any) -> list[str]:
+    return [str(item) for item in value] if isinstance(value, list) else []
+
+
+def _wrong(name: str, value: Any, entry: Mapping[str, Any]) -> tuple[str, str] | None:
+    """(what is wrong with an option's value, what to do); None where nothing is."""
+    kind, choices = str(entry.get("kind")), _list(entry.get("choices"))
+    if kind == "action":
+        return "is taken on its command line alone, and it is started with a file", _INSTEAD.get(name, "leave it out")
+    if kind == "flag":
+        return None if isinstance(value, bool) else ("is a switch", "give true or false")
+    if isinstance(value, bool):
+        return "takes a value and is no switch", f"give {'one of ' + ', '.join(choices) if choices else 'its value'}"
+    if isinstance(value, list) and kind != "list":
+        return "takes one value", "give one text"
+    for one in value if isinstance(value, list) else [value]:
+        if kind in ("int", "float") and not _number(one, kind):
+            return f"is not {'a whole number' if kind == 'int' else 'a number'}", "give one"
+        if choices and str(one) not in choices:
+            close = difflib.get_close_matches(str(one), choices, n=1, cutoff=0.6)
+            return "is none of its values", f"did you mean {close[0]}" if close else f"use one of {', '.join(choices)}"
+    return None
+
+
+def _number(value: Any, kind: str) -> bool:
+    try:
+        float(value) if kind == "float" else int(str(value))
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def cache_dtype(name: str) -> str:
@@ -86,5 +143,5 @@ def words(args: Mapping[str, Any]) -> list[str]:
         if value is True:
             found.append(f"--{name}")
         elif value is not False:
-            found += [f"--{name}", str(value)]
+            found += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
     return found

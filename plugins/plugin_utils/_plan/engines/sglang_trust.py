@@ -81,6 +81,11 @@ def dangers(args: Mapping[str, Any], acknowledged: Collection[str]) -> list[str]
     return found
 
 
+def bound(args: Mapping[str, Any]) -> list[str]:
+    """The names of those that need the inventory's own word."""
+    return [name for name, value in args.items() if value is not False and not _is_free(name, value)]
+
+
 def _is_free(name: str, value: Any) -> bool:
     word = _WORDS.get(name, _WORD)
     parts = value if isinstance(value, list) else [value]

@@ -7,9 +7,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.vllm import VLLM
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
+    engine_version,
+    runtime,
+    vllm_args,
+    vllm_serve,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import runtime, vllm_serve
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import Abilities, PlannedEngine
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_serve import Serving
 
@@ -41,6 +47,14 @@ class PlannedVllm(PlannedEngine):
 
     def option_arguments(self, serving: Serving) -> dict[str, Any]:
         return vllm_serve.option_arguments(serving)
+
+    def to_acknowledge(self, args: Mapping[str, Any]) -> list[str]:
+        return vllm_args.to_acknowledge(args)
+
+    def option_problems(self, asked: Mapping[str, Any], table: Mapping[str, Any]) -> list[Finding]:
+        found = engine_version.problems(asked.get("needs") or {}, str(table[self.name]), asked["arguments"])
+        found = [*found, *vllm_args.check(asked["arguments"], table, asked.get("acknowledged") or [])]
+        return [*found, *vllm_args.check_environment(asked.get("environment") or {})]
 
     def command(self, serving: Serving) -> list[str]:
         return [*serving.command, "serve", "--config", f"{serving.places.etc}/{self.on_host.config}"]

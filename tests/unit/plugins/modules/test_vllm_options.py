@@ -116,6 +116,28 @@ def test_an_engine_without_vllm(
     assert code == 1
 
 
+def test_another_engine_s_options_are_read_and_it_is_not_imported(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {
+        "sglang/__init__.py": "raise RuntimeError('imported')\n",
+        "sglang/srt/server_args.py": 'p.add_argument("--model-path")\np.add_argument("--port", type=int)\n',
+        "sglang-0.5.23.dist-info/METADATA": "Metadata-Version: 2.1\nName: sglang\nVersion: 0.5.23\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / "site" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    code, result = run(capsys, cache_dir=str(tmp_path), engine_name="sglang")
+    assert code == 0, result
+    assert result["path"].endswith("/sglang-options-0.5.23.json")
+    assert result["table"]["sglang"] == "0.5.23"
+    assert result["table"]["options"]["port"] == {"kind": "int"}
+    again = run(capsys, cache_dir=str(tmp_path), engine_name="sglang")[1]
+    assert (again["cached"], again["table"]) == (True, result["table"])
+
+
 def test_an_engine_that_hangs(capsys: pytest.CaptureFixture[str], engine: Path) -> None:
     (engine / "vllm" / "platforms.py").write_text("import time\ntime.sleep(60)\n")
     code, result = run(capsys, cache_dir="", version="9.1.0", timeout=1)

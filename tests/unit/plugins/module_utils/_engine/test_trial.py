@@ -92,3 +92,15 @@ def test_what_is_wrong_with_an_engine(found: dict[str, str], words: str) -> None
 
 def test_free_memory_is_read() -> None:
     assert trial.available() > 1 << 20
+
+
+def test_each_engine_has_a_program_of_its_own() -> None:
+    engine = Engine(0, '{"sglang": "0.5.23"}\n')
+    found, left_out = trial.attempt(["p"], True, 60, PLENTY, engine, "sglang")
+    assert (found, engine.asked[0][0][-1]) == ({"sglang": "0.5.23"}, "imports")
+    assert left_out == "no model was tried: of sglang the import alone is"
+    with pytest.raises(EngineError, match=r"says that it is sglang 0\.5\.23, and 0\.5\.17 was installed"):
+        trial.check(found, {"sglang": "0.5.17"}, "", "")
+    unknown = Engine()
+    assert trial.attempt(["p"], True, 60, PLENTY, unknown, "flux") == ({}, "not tried: no trial of flux is known")
+    assert unknown.asked == []

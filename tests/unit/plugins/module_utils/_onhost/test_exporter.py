@@ -137,7 +137,7 @@ def ask(host, tmp_path):
 
 def test_two_doors_and_no_other(ask):
     assert ask("/metrics")[1].startswith("# HELP sparkthor_node_memory_total_bytes")
-    assert ask("/metrics/engine") == (200, "vllm:num_requests_running 1\n")
+    assert ask("/metrics/engine") == (200, "vllm:num_requests_running 1\nsparkthor_engine_requests_running 1\n")
     assert ask("/")[0] == ask("/metrics/../../etc/passwd")[0] == 404
     assert ask("/metrics", "POST")[0] == 501
 

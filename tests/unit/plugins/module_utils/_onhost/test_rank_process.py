@@ -47,3 +47,21 @@ def test_the_page_cache_is_asked_for_through_the_requests_folder(tmp_path: Path)
         await answering
 
     run(tmp_path, story)
+
+
+def test_a_program_that_wants_the_model_on_its_command_line_is_told_the_file_s(tmp_path: Path) -> None:
+    config, told = tmp_path / "sglang.yaml", tmp_path / "told"
+    config.write_text("model-path: /models/a\n")
+    command = ("/bin/sh", "-c", f'echo "$@" > {told}', "sh", "serve", "--config", str(config))
+
+    async def story(site: Site) -> None:
+        rank = rank_process.RankProcess(site.settings("one", engine="sglang", command=command))
+        for model in ("/models/a", "/models/b"):
+            rank.load(model)
+            await rank.start()
+            await until(lambda: told.exists() and told.read_text().endswith("\n"))
+            assert told.read_text().split() == ["serve", "--config", str(config), "--model-path", model]
+            await rank.stop()
+            told.unlink()
+
+    run(tmp_path, story)

@@ -29,7 +29,8 @@ def checkout(tmp_path: Path) -> Path:
     rows = {
         "official/good.yaml": GOOD,
         "official/trust.yaml": {**GOOD, "command": GOOD["command"] + " --trust-remote-code"},
-        "hidden/deep/sglang.yaml": {**GOOD, "runtime": "sglang"},
+        "hidden/deep/sglang.yaml": {**GOOD, "runtime": "sglang", "command": "sglang serve o/m --enable-trace"},
+        "hidden/deep/trtllm.yaml": {**GOOD, "runtime": "trtllm"},
         "hidden/wrong.yaml": {**GOOD, "command": "vllm serve o/m --max-num-seqs 0"},
         "other/not-listed.yaml": GOOD,
     }
@@ -45,15 +46,18 @@ def test_a_registry(checkout: Path) -> None:
         "good.yaml": "planned",
         "trust.yaml": "acknowledge",
         "broken.yaml": "refused",
-        "sglang.yaml": "refused",
+        "sglang.yaml": "acknowledge",
+        "trtllm.yaml": "refused",
         "wrong.yaml": "refused",
     }
     assert rows["trust.yaml"]["acknowledge"] == ["trust-remote-code"]
+    assert rows["sglang.yaml"]["acknowledge"] == ["enable-trace"]
+    assert rows["sglang.yaml"]["command"][:2] == ["sglang", "serve"]
     assert rows["good.yaml"]["form"] == "sparkrun v2"
     assert "is not YAML" in rows["broken.yaml"]["reason"]
     assert "0: is below 1" in rows["wrong.yaml"]["reason"]
     counts = catalogue.counts(list(rows.values()))
-    assert counts == {"planned": 1, "acknowledge": 1, "engine": 1, "arguments": 1, "file": 1}
+    assert counts == {"planned": 1, "acknowledge": 2, "engine": 1, "arguments": 1, "file": 1}
     text = "\n".join(catalogue.lines(list(rows.values())))
     assert "needs vllm_serve_acknowledged: [trust-remote-code]" in text
     assert "    1  refused: for another engine" in text

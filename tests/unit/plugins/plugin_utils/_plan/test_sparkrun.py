@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.registry import ENGINES
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import load, resolve, translated
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sparkrun import translate_sparkrun
@@ -60,7 +61,11 @@ def test_a_community_recipe_without_a_command() -> None:
 
 FOREIGN: list[tuple[dict[str, Any], str]] = [
     ({"model": ""}, "names no model"),
-    ({"runtime": "sglang"}, "is for sglang"),
+    ({"runtime": "trtllm"}, "is for trtllm. Only recipes for vLLM and SGLang"),
+    ({"runtime": "sglang", "command": "echo"}, "holds no `sglang serve`"),
+    ({"runtime": "sglang", "command": "sglang serve m x"}, "the command has 'x', which belongs to no option"),
+    ({"runtime": "sglang", "command": "sglang serve 'm"}, "cannot be read"),
+    ({"runtime": "sglang", "command": "sglang serve --page-size $P"}, "takes '$P' from the original tool's shell"),
     ({"defaults": [1]}, "defaults is not a dictionary"),
     ({"command": "vllm serve {model} --port {port}"}, "uses {port}, which defaults lacks"),
     ({"command": "llama-server -m x"}, "is for llama-server"),
@@ -201,3 +206,62 @@ def test_a_recipe_without_a_container_is_one_of_its_tool() -> None:
         translated(engine, "f", "f")
     data = translated({"model": "org/m", "runtime": "vllm", "defaults": {"tensor_parallel": 1}}, "f", "f")
     assert (data["model"], data["image"], data["source"]) == ("org/m", "", "sparkrun")
+
+
+SGLANG: dict[str, Any] = {
+    **{"recipe_version": "2", "model": "org/m", "runtime": "sglang", "container": "example/sglang:1", "min_nodes": 2},
+    "defaults": {"port": 30000, "tensor_parallel": 2, "gpu_memory_utilization": 0.8, "max_model_len": 32768},
+    "env": {"NCCL_CUMEM_ENABLE": "0", "SGLANG_HOST_IP": "10.0.0.1", "SGLANG_PP_LAYER_PARTITION": "3,3"},
+}
+
+
+@pytest.mark.parametrize(
+    "program", ["python3 -m sglang.launch_server", "python -m sglang.launch_server", "sglang serve"]
+)
+def test_a_recipe_for_sglang_is_translated(program: str) -> None:
+    command = (
+        f"export A=1 && {program} --model-path {{model}} --port {{port}} --tp-size {{tensor_parallel}} \\\n"
+        "  --mem-fraction-static {gpu_memory_utilization} --context-length={max_model_len} --disable_radix_cache "
+        "--cuda-graph-bs-decode 1 2 4 --served-model-name mini --nnodes 2 --dist-init-addr h:1 | tee log"
+    )
+    data = translate_sparkrun({**SGLANG, "command": command}, "f")
+    assert (data["engine"], data["executor"], data["model"], data["image"]) == (
+        *("sglang", "", "org/m", "example/sglang:1"),
+    )
+    assert (data["served_model_name"], data["max_model_len"]) == ("mini", 32768)
+    assert data["splits"] == {2: {"tensor_parallel": 2, "why": "as the recipe says."}}
+    assert data["args"] == {
+        **{"mem-fraction-static": 0.8, "disable-radix-cache": True, "cuda-graph-bs-decode": [1, 2, 4]},
+    }
+    assert data["environment"] == {"SGLANG_PP_LAYER_PARTITION": "3,3"}
+    assert data["untranslated"] == [
+        "command before sglang (export A=1 '&&')",
+        "command after sglang ('|' tee log)",
+        "--dist-init-addr (decided by the roles)",
+        "--nnodes (decided by the roles)",
+        "--port (decided by the roles)",
+        "env.NCCL_CUMEM_ENABLE (decided by the fabric plan or a secret)",
+        "env.SGLANG_HOST_IP (decided by the fabric plan or a secret)",
+    ]
+    # its command says which engine it is, where the recipe does not
+    without = {key: value for key, value in SGLANG.items() if key != "runtime"}
+    assert translate_sparkrun({**without, "command": command.partition("&& ")[2]}, "f")["engine"] == "sglang"
+
+
+def test_a_recipe_for_sglang_without_a_command() -> None:
+    defaults = {**SGLANG["defaults"], "max_num_seqs": 8, "trust_remote_code": False, "mamba_ssm_dtype": "bfloat16"}
+    data = translate_sparkrun({**SGLANG, "defaults": {**defaults, "flux": 1}}, "f")
+    assert data["args"] == {
+        **{"mem-fraction-static": 0.8, "max-running-requests": 8, "mamba-ssm-dtype": "bfloat16"},
+    }
+    assert data["max_model_len"] == 32768
+    assert "defaults.flux (the original tool does not pass it on without a command)" in data["untranslated"]
+
+
+def test_a_recipe_for_sglang_is_planned_for_it() -> None:
+    data = translate_sparkrun({**SGLANG, "env": {}}, "f")
+    plan = ENGINES["sglang"].plan(data, ["a", "b"], topology="switch")
+    assert (plan["tensor_parallel"], plan["max_model_len"]) == (2, 32768)
+    assert plan["command"][:4] == ["sglang", "serve", "--model-path", "org/m"]
+    with pytest.raises(RecipeError, match="is for sglang, whose arguments vLLM does not know"):
+        resolve(data, ["a", "b"])

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import errors_and_others
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry as on_hosts
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import role_specs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry
@@ -64,6 +65,19 @@ def test_its_files_and_unit_say_which_engine_it_is(engine: PlannedEngine, variab
     serving = yaml.safe_load(found["/etc/sparkthor/serving.json"])
     assert on_hosts.engine_of(serving) is engine.on_host
     assert serving["socket"] in found["/etc/sparkthor/front/nginx.conf"]
+
+
+def test_an_unknown_option_is_named_by_what_is_installed(engine: PlannedEngine, variables: dict[str, Any]) -> None:
+    asked = served(variables, engine)["options"]
+    table = {engine.name: "9.9.9", "schema": 2, "options": {"flux-size": {"kind": "int"}}, "value_lists": {}}
+    found = engine.option_problems({**asked, "arguments": {"flux-sise": 2}}, table)
+    errors, _others = errors_and_others(found)
+    assert len(errors) == 1
+    assert "flux-sise" in errors[0]
+    assert "did you mean flux-size" in errors[0]
+    assert engine.refusal(["x"], "9.9.9") == f"vllm_serve_args ({engine.title} 9.9.9): x."
+    known = {**asked, "arguments": {"flux-size": 2}}
+    assert not errors_and_others(engine.option_problems(known, table))[0]
 
 
 def test_its_configuration_names_the_model_that_is_served(engine: PlannedEngine, variables: dict[str, Any]) -> None:
