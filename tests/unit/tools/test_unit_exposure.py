@@ -5,8 +5,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
+import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+
+from tests.unit.role_state import variables_of
 from tools import unit_exposure
 
 TOP = Path(__file__).parents[3]
@@ -20,6 +26,18 @@ def test_every_unit_has_its_row() -> None:
     assert set(known) == templates - once
     # what a unit of systemd's own is without any of this: above 9
     assert all(value < 3 for value in known.values())
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd here")
+@pytest.mark.parametrize("unit", unit_exposure.ASKED_FOR)
+def test_units_that_no_plain_cluster_has_are_as_closed_as_their_row_says(unit: str, tmp_path: Path) -> None:
+    loader = DataLoader()
+    [template] = TOP.glob(f"roles/*/templates/{unit}.j2")
+    variables = variables_of("vllm_serve", loader)
+    text = Templar(loader=loader, variables=variables).template(trust_as_template(template.read_text()))
+    (tmp_path / unit).write_text(text)
+    listed = unit_exposure.table(unit_exposure.PAGE.read_text())[unit]
+    assert unit_exposure.exposure(tmp_path / unit) == listed
 
 
 def test_a_row_is_read() -> None:
