@@ -23,7 +23,8 @@ NAMES = re.compile(
 #: vLLM's own part: its two files, and the modules by which they do it
 ADAPTER = re.compile(
     r"/engines/vllm\w*\.py$|/_plan/vllm_\w+\.py$|/_plan/(?:serve_command|engine_version)\.py$"
-    r"|/_engine/(?:option_table|vllm_\w+)\.py$|/_onhost/vllm_prepare\.py$|/(?:modules|action)/vllm_\w+\.py$"
+    r"|/_engine/(?:option_table|vllm_\w+)\.py$|/_onhost/vllm_prepare\.py$|/_doctor/rules/vllm\.yml$"
+    r"|/(?:modules|action)/vllm_\w+\.py$"
 )
 _WORD = re.compile("vllm", re.IGNORECASE)
 #: an import of the adapter's modules is how the rest reaches it

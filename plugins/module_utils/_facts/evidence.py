@@ -82,6 +82,10 @@ _PROGRAMS = (
     *((one.name, one.command_line) for one in registry.ENGINES.values()),
     ("worker", re.compile("^(?:ray::|" + "|".join(re.escape(title) for title in registry.TITLES) + ")")),
 )
+#: distributions that must be the same on all hosts
+_EQUAL = ("ray", "torch", "nvidia-nccl-cu13", "nvidia-nccl-cu12", *registry.PACKAGES)
+#: names or images of containers that may be an engine's; a dot for what some write as a dash
+_CONTAINERS = re.compile("|".join((r"ray|node-\d+", *(name.replace("_", ".") for name in registry.ENGINES))))
 _RAY_LOG = re.compile(r"(?:raylet|gcs_server|worker-.*)\.(?:out|err)$")
 #: model store and caches, unless cluster.json says otherwise
 MODEL_STORE = "/var/lib/sparkthor/models"
@@ -345,7 +349,7 @@ class Collector:
                 if name.endswith(".dist-info") and "-" in name:
                     distribution, version = name[: -len(".dist-info")].split("-", 1)
                     distribution = distribution.lower().replace("_", "-")
-                    if distribution in ("ray", "vllm", "torch", "nvidia-nccl-cu13", "nvidia-nccl-cu12"):
+                    if distribution in _EQUAL:
                         versions[distribution] = version
         return {"versions": versions, "present": bool(versions)}
 
@@ -367,10 +371,13 @@ class Collector:
         return found
 
     def served_model(self) -> dict[str, Any]:
-        """The configuration of the model that vllm.yaml names, where it is a folder of this host."""
-        text = self.read("/etc/sparkthor/vllm.yaml") or ""
-        match = re.search(r"(?:^|[{,])\s*\"?model\"?:\s*\"?([^\",\s}]+)", text, re.MULTILINE)
-        path = match[1] if match else ""
+        """The configuration of the model that the engine's file names, where it is a folder of this host."""
+        path = ""
+        for engine in registry.ENGINES.values():
+            text = (self.read(f"/etc/sparkthor/{engine.config}") or "") if engine.config else ""
+            pattern = rf"(?:^|[{{,])\s*\"?{re.escape(engine.model_key)}\"?:\s*\"?([^\",\s}}]+)"
+            match = re.search(pattern, text, re.MULTILINE) if engine.model_key else None
+            path = path or (match[1] if match else "")
         if not path.startswith("/"):
             return {"path": path}
         content = self.read(f"{path}/config.json", 200_000)
@@ -424,7 +431,7 @@ class Collector:
         listed = self.output("docker", "ps", "--all", "--no-trunc", "--format", "{{.Names}}\t{{.Image}}\t{{.State}}")
         for line in listed.splitlines()[:8]:
             fields = line.split("\t")
-            if len(fields) == 3 and re.search(r"vllm|ray|node-\d+", f"{fields[0]} {fields[1]}"):
+            if len(fields) == 3 and _CONTAINERS.search(f"{fields[0]} {fields[1]}"):
                 rc, out, err = self._run(["docker", "logs", "--tail", str(self._lines), "--since", "2h", fields[0]])
                 if rc == 0:
                     found.append({"name": f"container {fields[0]}", "text": out + err})

@@ -12,6 +12,7 @@ import typing as t
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file, foreign
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Hit, Log
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import address_of
 
@@ -118,6 +119,8 @@ def _plain(text: str) -> t.Any:
         return text
 
 
+#: the one whose arguments are judged by checks
+_ENGINE = registry.DEFAULT
 _ARGUMENTS = "non-default args: "
 #: characters of them, at most
 _MOST_ARGUMENTS = 1 << 20
@@ -151,15 +154,15 @@ def serve_arguments(host: str, evidence: Evidence, read_yaml: Callable[[str], t.
 
     ``read_yaml`` gives None for what is no YAML; this file itself needs the standard library alone.
     """
-    version = ((evidence.get("engine") or {}).get("versions") or {}).get("vllm", "")
+    version = ((evidence.get("engine") or {}).get("versions") or {}).get(_ENGINE.name, "")
     files = evidence.get("files") or {}
-    if files.get("vllm.yaml"):
-        given = read_yaml(files["vllm.yaml"])
+    if files.get(_ENGINE.config):
+        given = read_yaml(files[_ENGINE.config])
         if isinstance(given, Mapping):
             args = {str(key).replace("_", "-"): value for key, value in given.items()}
-            yield Serve(host, "/etc/sparkthor/vllm.yaml", args, version)
+            yield Serve(host, f"/etc/sparkthor/{_ENGINE.config}", args, version)
     for process in evidence.get("processes") or ():
-        if process["program"] == "vllm":
+        if process["program"] == _ENGINE.name:
             args = parse_argv(process["argv"])
             if "config" not in args:
                 yield Serve(host, f"process {process['pid']}", args, version)

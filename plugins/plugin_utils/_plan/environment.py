@@ -15,13 +15,19 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_environment import (
+    KERNELS,
+    OF_RECIPES,
+    SECRETS,
+)
+
 _SECRET = re.compile(r"(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|_KEY)$", re.IGNORECASE)
 #: a switch or a number, as of HF_HUB_DISABLE_IMPLICIT_TOKEN
 _HARMLESS = re.compile(r"|true|false|yes|no|on|off|\d{1,6}", re.IGNORECASE)
 _VARIABLES = {
     "HF_TOKEN": "vllm_serve_hf_token, with vllm_serve_from_hub; the controller fetches models with its own token",
     "HUGGING_FACE_HUB_TOKEN": "vllm_serve_hf_token, with vllm_serve_from_hub",
-    "VLLM_API_KEY": "vllm_serve_api_key; the front proxy checks it",
+    **SECRETS,
     "RAY_AUTH_TOKEN": "ray_node_token",
 }
 
@@ -30,44 +36,13 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: control characters, and what else some reader takes for the end of a line
 _NOT_ONE_LINE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 
-#: of vLLM and its forks: choices of kernels, whose values are numbers, and no places
-_KERNELS = re.compile(
-    r"(?!.*_(?:DIR|PATH|FOLDER|FILE|HOST|IP|PORT|URL|SERVER|PLUGIN)S?$)VLLM_(?:USE_)?"
-    r"(?:AITER|B12X|CUTLASS|DCP|DEEP_?GEMM|DEEPEP|FLASHINFER|HUMMING|MARLIN|MLA|MOE|MXFP[48]|NVFP4|OINK"
-    r"|ROCM|SPARSE|TRITON|V2|XGRAMMAR)(?:_[A-Z0-9_]+)?"
-)
 _NUMBER = re.compile(r"-?\d{1,12}(?:\.\d{1,6})?")
 #: no slash, no blank and no address: numbers, switches, the words of a choice, and lists of these
 _WORD = re.compile(r"[A-Za-z0-9_.,:+-]{0,64}")
-#: what community recipes set besides, and the like in vLLM, PyTorch and their libraries
+#: what community recipes set besides, and the like in engines, PyTorch and their libraries
 _OF_RECIPES = frozenset(
     (
-        *(
-            "VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN",
-            "VLLM_ALLOW_LONG_MAX_MODEL_LEN",
-            "VLLM_ALLREDUCE_USE_SYMM_MEM",
-        ),
-        *("VLLM_ALLREDUCE_USE_FLASHINFER", "VLLM_BATCH_INVARIANT", "VLLM_BLOCKSCALE_FP8_GEMM_FLASHINFER"),
-        *(
-            "VLLM_COMPUTE_NANS_IN_LOGITS",
-            "VLLM_CPU_KVCACHE_SPACE",
-            "VLLM_DEEP_GEMM_WARMUP",
-            "VLLM_DISABLE_COMPILE_CACHE",
-        ),
-        *("VLLM_DISABLE_PYNCCL", "VLLM_DISABLE_SHARED_EXPERTS_STREAM", "VLLM_ENABLE_CUDAGRAPH_GC"),
-        *("VLLM_ENABLE_FLA_PACKED_RECURRENT_DECODE", "VLLM_ENABLE_INDUCTOR_COORDINATE_DESCENT_TUNING"),
-        *("VLLM_ENABLE_INDUCTOR_MAX_AUTOTUNE", "VLLM_ENABLE_PREGRAD_PASSES", "VLLM_ENABLE_V1_MULTIPROCESSING"),
-        *("VLLM_ENGINE_READY_TIMEOUT_S", "VLLM_FLASHINFER_ALLREDUCE_BACKEND", "VLLM_FLASHINFER_MOE_BACKEND"),
-        *("VLLM_FLOAT32_MATMUL_PRECISION", "VLLM_GDN_DECODE_KERNEL", "VLLM_KV_CACHE_LAYOUT", "VLLM_LOGGING_LEVEL"),
-        *("VLLM_MARLIN_INPUT_DTYPE", "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", "VLLM_MEMORY_PROFILE_INCLUDE_ATTN"),
-        *(
-            "VLLM_MULTI_STREAM_GEMM_TOKEN_THRESHOLD",
-            "VLLM_PP_LAYER_PARTITION",
-            "VLLM_SHARED_EXPERTS_STREAM_TOKEN_THRESHOLD",
-        ),
-        *("VLLM_SLEEP_WHEN_IDLE", "VLLM_SSM_CONV_STATE_LAYOUT", "VLLM_USE_AOT_COMPILE", "VLLM_USE_BREAKABLE_CUDAGRAPH"),
-        *("VLLM_USE_FASTOKENS", "VLLM_USE_MEGA_AOT_ARTIFACT", "VLLM_USE_NCCL_SYMM_MEM", "VLLM_USE_STANDALONE_COMPILE"),
-        *("VLLM_WORKER_MULTIPROC_METHOD", "VLLM_XGRAMMAR_CACHE_MB"),
+        *OF_RECIPES,
         *("SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK", "SGLANG_PP_LAYER_PARTITION"),
         *("AITER_MXFP4_INTERMEDIATE", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_MODULE_LOADING", "CUTE_DSL_ARCH"),
         *("FLASHINFER_CUDA_ARCH_LIST", "FLASHINFER_DISABLE_VERSION_CHECK", "HF_HUB_DISABLE_PROGRESS_BARS"),
@@ -106,9 +81,9 @@ def not_of_recipe(name: object, value: object) -> tuple[str, str] | None:
     if wrong:
         return wrong
     key, text = str(name), str(value)
-    if (_KERNELS.fullmatch(key) and _NUMBER.fullmatch(text)) or (key in _OF_RECIPES and _WORD.fullmatch(text)):
+    if (KERNELS.fullmatch(key) and _NUMBER.fullmatch(text)) or (key in _OF_RECIPES and _WORD.fullmatch(text)):
         return None
-    what = "with this value" if key in _OF_RECIPES or _KERNELS.fullmatch(key) else "by a recipe"
+    what = "with this value" if key in _OF_RECIPES or KERNELS.fullmatch(key) else "by a recipe"
     return f"{key} is not set {what}: it may lead to a file, a library, a plugin or a host", (
         "take it out; if you mean it, set it in the inventory, in vllm_serve_env"
     )

@@ -110,8 +110,9 @@ def translate_sparkrun(data: Mapping[str, Any], called: str) -> dict[str, Any]:
         source="sparkrun",
         notes=notes,
         engine=engine,
-        **({"decided": DECIDED} if engine == SGLANG.name else {}),
     )
+    if engine == SGLANG.name:
+        foreign.decided = DECIDED
     split = foreign.split()
     hosts, splits = _hosts(data, split, foreign.notes, called)
     # one host is started in the same way by either of its runtimes

@@ -1,14 +1,52 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Values of environment variables with which vLLM does not start, because it knows all that may be given."""
+"""vLLM's environment variables: those that a recipe may set, and values with which vLLM does not start."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 
+#: what is a secret, and where it belongs instead
+SECRETS = {"VLLM_API_KEY": "vllm_serve_api_key; the front proxy checks it"}
+#: of vLLM and its forks: choices of kernels, whose values are numbers, and no places
+KERNELS = re.compile(
+    r"(?!.*_(?:DIR|PATH|FOLDER|FILE|HOST|IP|PORT|URL|SERVER|PLUGIN)S?$)VLLM_(?:USE_)?"
+    r"(?:AITER|B12X|CUTLASS|DCP|DEEP_?GEMM|DEEPEP|FLASHINFER|HUMMING|MARLIN|MLA|MOE|MXFP[48]|NVFP4|OINK"
+    r"|ROCM|SPARSE|TRITON|V2|XGRAMMAR)(?:_[A-Z0-9_]+)?"
+)
+#: what recipes set besides
+OF_RECIPES: tuple[str, ...] = (
+    *(
+        "VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN",
+        "VLLM_ALLOW_LONG_MAX_MODEL_LEN",
+        "VLLM_ALLREDUCE_USE_SYMM_MEM",
+    ),
+    *("VLLM_ALLREDUCE_USE_FLASHINFER", "VLLM_BATCH_INVARIANT", "VLLM_BLOCKSCALE_FP8_GEMM_FLASHINFER"),
+    *(
+        "VLLM_COMPUTE_NANS_IN_LOGITS",
+        "VLLM_CPU_KVCACHE_SPACE",
+        "VLLM_DEEP_GEMM_WARMUP",
+        "VLLM_DISABLE_COMPILE_CACHE",
+    ),
+    *("VLLM_DISABLE_PYNCCL", "VLLM_DISABLE_SHARED_EXPERTS_STREAM", "VLLM_ENABLE_CUDAGRAPH_GC"),
+    *("VLLM_ENABLE_FLA_PACKED_RECURRENT_DECODE", "VLLM_ENABLE_INDUCTOR_COORDINATE_DESCENT_TUNING"),
+    *("VLLM_ENABLE_INDUCTOR_MAX_AUTOTUNE", "VLLM_ENABLE_PREGRAD_PASSES", "VLLM_ENABLE_V1_MULTIPROCESSING"),
+    *("VLLM_ENGINE_READY_TIMEOUT_S", "VLLM_FLASHINFER_ALLREDUCE_BACKEND", "VLLM_FLASHINFER_MOE_BACKEND"),
+    *("VLLM_FLOAT32_MATMUL_PRECISION", "VLLM_GDN_DECODE_KERNEL", "VLLM_KV_CACHE_LAYOUT", "VLLM_LOGGING_LEVEL"),
+    *("VLLM_MARLIN_INPUT_DTYPE", "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", "VLLM_MEMORY_PROFILE_INCLUDE_ATTN"),
+    *(
+        "VLLM_MULTI_STREAM_GEMM_TOKEN_THRESHOLD",
+        "VLLM_PP_LAYER_PARTITION",
+        "VLLM_SHARED_EXPERTS_STREAM_TOKEN_THRESHOLD",
+    ),
+    *("VLLM_SLEEP_WHEN_IDLE", "VLLM_SSM_CONV_STATE_LAYOUT", "VLLM_USE_AOT_COMPILE", "VLLM_USE_BREAKABLE_CUDAGRAPH"),
+    *("VLLM_USE_FASTOKENS", "VLLM_USE_MEGA_AOT_ARTIFACT", "VLLM_USE_NCCL_SYMM_MEM", "VLLM_USE_STANDALONE_COMPILE"),
+    *("VLLM_WORKER_MULTIPROC_METHOD", "VLLM_XGRAMMAR_CACHE_MB"),
+)
 #: ``env_with_choices`` of vllm/envs.py in 0.17.1, 0.20.1, 0.26.0, 0.31.0 and 0.33.0: all that one of them takes
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "VLLM_COMPILE_CACHE_SAVE_FORMAT": ("binary", "unpacked"),

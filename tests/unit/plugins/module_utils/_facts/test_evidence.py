@@ -311,6 +311,17 @@ def test_the_served_model_is_found_in_one_line_of_json_too(tmp_path: Path) -> No
     assert seen["served_model"]["present"] is True
 
 
+def test_another_engine_is_read_like_the_default_one(tmp_path: Path) -> None:
+    machine(tmp_path)
+    (tmp_path / "etc/sparkthor/vllm.yaml").unlink()
+    (tmp_path / "etc/sparkthor/sglang.yaml").write_text("model-path: /var/lib/sparkthor/models/m\nport: 30000\n")
+    (tmp_path / "opt/sparkthor/venv/lib/python3.12/site-packages/sglang-0.5.23.dist-info").mkdir(parents=True)
+    seen, _runs = collect(tmp_path)
+    assert seen["served_model"]["config"] == {"num_attention_heads": 32}
+    assert seen["engine"]["versions"]["sglang"] == "0.5.23"
+    assert "sglang.yaml" in seen["files"]
+
+
 def test_an_empty_machine_is_an_answer(tmp_path: Path) -> None:
     seen, _runs = collect(tmp_path)
     assert seen["processes"] == []
