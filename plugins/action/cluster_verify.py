@@ -122,12 +122,8 @@ class ActionModule(Action):
         tests = [test for host in plan["reached"] for test in plan["tests"][host]]
         suspects = []
         if "links" in parts:
-            results = {}
-            for host in plan["reached"]:
-                measured = found(host, given["links"]) or {}
-                results.update({item["id"]: item for item in measured.get("tests", [])})
-                if measured.get("error"):
-                    results.update({t["id"]: {**measured, "id": t["id"], "how": t["how"]} for t in plan["tests"][host]})
+            measured = {host: found(host, given["links"]) or {} for host in plan["reached"]}
+            results = measurements.found_by_test(plan["tests"], measured)
             speeds = {
                 host: {link["netdev"]: link["rate_gbits"] for link in status["hosts"][host]["links"]}
                 for host in plan["reached"]

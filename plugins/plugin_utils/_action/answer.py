@@ -7,10 +7,11 @@ What a module documents under RETURN is here with the same types (a test compare
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import shape, told
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import shape, told, told_measured
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.shape import Form
 
 #: what Ansible itself reads of every answer
@@ -174,7 +175,7 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
         "in_flight": told.a_count,
         "ready": bool,
         "state": str,
-        "executor": str,
+        "executor": re.compile("ray|mp"),
         "line": str,
         "deadline_problem": str,
         "latency": (told.a_time, None),
@@ -256,6 +257,8 @@ def wrong(module: str, arguments: Mapping[str, Any], answer: Mapping[str, Any]) 
                 shape.check(given[key], form, key)
         if name == "node_info" and "ansible_facts" in answer and _needed(name, arguments) == ("ansible_facts",):
             shape.check(answer, told.FACTS)
+        if name == "cluster_verify" and "found" in given:
+            told_measured.check_measured(str(arguments.get("stage")), given["found"])
     except shape.Misshapen as error:
         return unusable(module, error)
     return ""

@@ -77,6 +77,19 @@ def link_tests(
     return tests
 
 
+def found_by_test(
+    tests: Mapping[str, Sequence[Mapping[str, Any]]], measured: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """By a test's id what the host that made it found; what a host says of others' tests does not count."""
+    found: dict[str, dict[str, Any]] = {}
+    for host, answer in measured.items():
+        own = {test["id"]: test["how"] for test in tests[host]}
+        found.update({item["id"]: item for item in answer.get("tests") or () if item["id"] in own})
+        if answer.get("error"):
+            found.update({name: {"error": answer["error"], "id": name, "how": how} for name, how in own.items()})
+    return found
+
+
 def _other_end(links: Sequence[Mapping[str, Any]], host: str, link: Mapping[str, Any]) -> Mapping[str, Any] | None:
     for other in links:
         if link["peer"] and other["peer"] == host and other["netdev"] == link["peer_netdev"]:

@@ -130,3 +130,24 @@ def test_a_host_that_lies_changes_nothing_of_the_controller(border: Border, play
     # what verify measured is kept under the time at which it did
     changed = {name for name in changed if not (playbook == "verify" and name.startswith("inventory/.results/verify/"))}
     assert changed <= {*MAY.get(playbook, ())}
+
+
+@pytest.mark.parametrize(("playbook", "said"), [("start", "mp"), ("restart", "{{ 1 }}"), ("rollback", "ray")])
+def test_what_starts_the_ranks_is_each_hosts_own_word(border: Border, playbook: str, said: str) -> None:
+    """A host whose ranks Ray starts, as it says, has Ray started there, and nowhere else; no third word is taken."""
+    border.inventory({name: {} for name in ("one", "two", "three")}, fabric_topology="lan")
+    kept = {"configurations": [{"name": "a", "digest": "b", "about": {}}], "machine": "", "ready": True}
+    kept |= {"beside": [], "beside_since": []}
+    for number, (host, executor) in enumerate({"one": said, "two": "ray", "three": "mp"}.items()):
+        told: dict[str, Any] = {"node_info": {"ansible_facts": {"sparkthor_node": node(number)}}}
+        told |= {"controller_lock": {"since": "now"}, "vllm_service": {**kept, "executor": executor}}
+        border.answers(host, told)
+    output = border.play(f"sparkthor.cluster.{playbook}")
+    asked = {
+        host: any("sparkthor-ray.service" in json.dumps(call) for call in border.asked(host, "host_state"))
+        for host in border.hosts
+    }
+    assert "Traceback" not in output
+    assert asked == {"one": said == "ray", "two": True, "three": False}, output
+    refused = "host one: what it answered to vllm_service cannot be used: executor is "
+    assert (refused in " ".join(output.split())) is (said == "{{ 1 }}"), output

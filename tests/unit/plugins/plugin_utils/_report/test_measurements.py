@@ -56,3 +56,16 @@ def test_hosts_that_are_away_are_left_out():
     tests = measurements.link_tests(plan("switch"), ["a", "c"], {})
     assert {test["peer"] for test in tests["a"]} == {"c"}
     assert measurements.link_tests(plan("switch"), ["a"], {}) == {"a": []}
+
+
+def test_a_host_tells_of_its_own_measurements_alone():
+    tests = {
+        "a": [{"id": "a>b", "how": "rdma"}],
+        "b": [{"id": "b>a", "how": "tcp"}],
+        "c": [{"id": "c>a", "how": "tcp"}],
+    }
+    slow, forged = {"id": "b>a", "gbits": 1.0}, {"id": "b>a", "gbits": 200.0}
+    for order in ("abc", "cba"):
+        measured = {"a": {"tests": [forged, {"id": "x"}]}, "b": {"tests": [slow]}, "c": {"error": "away"}}
+        found = measurements.found_by_test(tests, {host: measured[host] for host in order})
+        assert found == {"b>a": slow, "c>a": {"error": "away", "id": "c>a", "how": "tcp"}}
