@@ -92,6 +92,28 @@ def test_hundreds_of_slow_clients_delay_no_answer(cluster: Cluster, monkeypatch:
     assert 0 < asked.count("/state") <= took + 2
 
 
+def test_a_wish_that_never_ends_reaches_nobody(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may not operate is refused before a body; who may, and sends it for ever, holds up neither page nor model."""
+    cluster.parts, cluster.pause = ["word"], 0.0
+    wishes: list[str] = []
+    monkeypatch.setattr(console_service.Handler, "do_POST", lambda self: wishes.append(self.path))
+    for key, status in (("x" * 20, 401), (CHATS, 401), (LOOKS, 403)):
+        with clients(cluster, 1, head("POST", "/console/do", key, 2000)) as (connection,):
+            connection.settimeout(10)
+            assert connection.recv(100).startswith(b"HTTP/1.1 %d " % status), key
+    before = slowest(cluster)
+    with clients(cluster, CLIENTS, head("POST", "/console/do", OPERATES, 2000) + b"{") as slow:
+        for connection in slow:
+            connection.sendall(b" ")
+        during = slowest(cluster)
+        asked = http.client.HTTPConnection("127.0.0.1", cluster.port, timeout=10)
+        asked.request("GET", "/console/state", headers={"Authorization": f"Bearer {LOOKS}"})
+        assert asked.getresponse().status == 200
+        asked.close()
+    assert during < 5 * before + 0.5
+    assert wishes == []
+
+
 def test_a_flood_of_polls_and_logs_reaches_the_process_once_a_second(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
