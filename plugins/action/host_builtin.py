@@ -17,4 +17,5 @@ class ActionModule(Action):
     }
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return self.builtin(arguments["module"], arguments["arguments"])
+        module, given = arguments["module"], arguments["arguments"]
+        return self.usable(f"ansible.builtin.{module}", given, self.builtin(module, given))

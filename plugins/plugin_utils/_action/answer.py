@@ -238,15 +238,22 @@ ASKED: Mapping[str, tuple[str, str]] = {
 }
 
 
+#: of Ansible's own modules, what the controller reads of an answer
+BUILTIN: Mapping[str, Mapping[str, Form]] = {
+    "slurp": {"content": told.a_text_in_base64},
+    "command": {**dict.fromkeys(("stdout", "stderr"), str), "stdout_lines": _LISTS, "rc": int},
+}
+
+
 def wrong(module: str, arguments: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
     """Why an answer cannot be used; empty if it can."""
     name = module.rpartition(".")[2] if module.startswith("sparkthor.cluster.") else ""
     try:
         shape.bounded(answer)
         shape.check(answer, COMMON)
-        if answer.get("failed") or answer.get("unreachable") or not name:
+        if answer.get("failed") or answer.get("unreachable"):
             return ""
-        forms = FORMS[name]
+        forms = FORMS[name] if name else BUILTIN.get(module.rpartition(".")[2], {})
         # what was skipped, and what check mode cannot know, is none
         given = {key: value for key, value in answer.items() if value is not None}
         for key in _needed(name, arguments) if not answer.get("skipped") else ():

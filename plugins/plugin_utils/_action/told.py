@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 import math
 import re
@@ -54,6 +55,10 @@ def a_port(value: Any) -> bool:
 
 def a_number_as_text(value: Any) -> bool:
     return isinstance(value, str) and len(value) < 32 and math.isfinite(float(value))
+
+
+def a_text_in_base64(value: Any) -> bool:
+    return base64.b64decode(_text(value), validate=True) is not None
 
 
 def a_text_of_at_most_100_000_characters(value: Any) -> bool:

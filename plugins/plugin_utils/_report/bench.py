@@ -82,15 +82,21 @@ def windows(progress: str) -> dict[Key, list[tuple[float, float, int]]]:
     return by_key
 
 
+#: a host that says more, or no number, says nothing
+MOST_WATTS = 100_000.0
+
+
 def samples(text: str) -> list[tuple[float, float]]:
     """(moment, watts) of a host: each line has the time and a number for each GPU, joined by a plus sign."""
     found = []
     for line in text.splitlines():
         moment, _space, numbers = line.partition(" ")
         try:
-            found.append((float(moment), sum(float(number) for number in numbers.split("+"))))
+            at, watts = float(moment), sum(float(number) for number in numbers.split("+"))
         except ValueError:
             continue
+        if 0 <= watts < MOST_WATTS:
+            found.append((at, watts))
     return found
 
 
