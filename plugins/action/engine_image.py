@@ -35,13 +35,7 @@ class ActionModule(push.StoreAction):
             # every host gets the image that was pulled first, wherever its tag leads by now
             arguments["digest"] = record.of(IMAGES, name)
         sent, fabric = 0, arguments.pop("deliver", "direct") == "fabric"
-        giver, saved = self._saved(wanted)
-        arguments["target"] = {**wanted.target(), "kind": str(self._node.get("kind") or "")}
-        if saved:
-            arguments["target"] |= {"archive": {**saved, "shared": True}, "tidy": not fabric}
-            arguments["digest"] = arguments.get("digest") or saved["digest"]
-        else:
-            arguments["target"]["wait"] = fabric
+        giver, saved, built = self._describe(arguments, wanted, record, fabric)
         store = os.path.join(str(arguments.get("work_dir") or image_host.WORK_DIR), "images")
         archive = os.path.dirname(wanted.archive_path), [Entry(*wanted.entry)]
         wheels: tuple[str, list[Entry]] = "", []
@@ -56,6 +50,9 @@ class ActionModule(push.StoreAction):
                 arguments["target"]["wheels"] = [list(entry) for entry in wheels[1]]
             elif outcome.get("lacks"):
                 return {"changed": False, "lacks": outcome["lacks"]}
+            elif outcome.get("unbuilt"):
+                outcome = {"changed": False, "unbuilt": outcome["unbuilt"]}
+                break
             elif outcome.get("need"):
                 whole = outcome["what"] == "archive"
                 folder, manifest = archive if whole else wheels
@@ -63,6 +60,8 @@ class ActionModule(push.StoreAction):
                 outcome["need"] = fanout.asked(outcome["need"], known)
                 if fabric and whole:
                     return {**self._handed(store, saved, folder, manifest), "need": outcome["need"]}
+                if whole and built:
+                    raise AnsibleActionFail(f"host {self.host}: the image that {giver} built did not arrive: run again")
                 if whole and saved:
                     # no way led here over the fabric: this host pulls it too
                     del arguments["target"]["archive"]
@@ -87,6 +86,26 @@ class ActionModule(push.StoreAction):
             )
         return outcome
 
+    def _describe(
+        self, arguments: dict[str, Any], wanted: images.WantedImage, record: Record, fabric: bool
+    ) -> tuple[str, dict[str, Any], bool]:
+        """Tell the module what the host is to have: who gives it to the others, what it wrote, whether it was built."""
+        giver, saved = self._saved(wanted)
+        target = {**wanted.target(), "kind": str(self._node.get("kind") or "")}
+        if saved:
+            arguments["digest"] = arguments.get("digest") or saved["digest"]
+        inputs, _places = images.build_of(arguments, wanted, str(arguments.get("digest") or ""), self.host, record)
+        builder, built = self._built(inputs)
+        if inputs:
+            target |= {"inputs": inputs, "built": built, "built_everywhere": not fabric}
+        if saved and not built:
+            target |= {"archive": {**saved, "shared": True}, "tidy": not fabric}
+        else:
+            target["wait"] = fabric
+        arguments["target"] = target
+        # where one was built, every host has the image that was changed
+        return (builder, built, True) if built else (giver, saved, False)
+
     @staticmethod
     def _handed(root: str, saved: dict[str, Any], folder: str, manifest: list[Entry]) -> dict[str, Any]:
         """For the fan-out: the archive of the controller, or the one that a host wrote."""
@@ -99,5 +118,13 @@ class ActionModule(push.StoreAction):
         for host, result in images.results(self.vars, images.PULLED).items():
             saved = result.get("saved") or {}
             if saved.get("of") == wanted.image and not wanted.archive:
+                return host, saved
+        return "", {}
+
+    def _built(self, inputs: str) -> tuple[str, dict[str, Any]]:
+        """The host that has the image of the steps in its store for the others, and what it is."""
+        for host, result in images.results(self.vars, images.BUILT).items():
+            saved = result.get("saved") or {}
+            if inputs and saved.get("of") == inputs:
                 return host, saved
         return "", {}

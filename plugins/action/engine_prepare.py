@@ -29,6 +29,8 @@ class ActionModule(Action):
         if node and not (node.get("binaries") or {}).get("docker"):
             raise EngineError(images.NO_DOCKER)
         record, name = Record(self.vars.get("inventory_dir")), images.recorded_name(wanted)
+        build, known = arguments.pop("build", None), wanted.digest or (record.of(IMAGES, name) if name else "")
+        images.build_of({"build": build}, wanted, known, self.host, record)
         if name and record.of(IMAGES, name):
             # what this host has under a tag must be what was pulled first
             images.compare(self.host, name, self.execute("engine_image", arguments), record)

@@ -58,6 +58,14 @@ options:
     choices: [vllm, sglang]
     default: vllm
     version_added: 0.2.0
+  build:
+    description:
+      - >-
+        The steps that change the image: C(steps), the C(script) that runs them, C(folder) with their files on the
+        controller, and C(recipe) that declares them. M(sparkthor.cluster.engine_image_build) builds it.
+    type: dict
+    default: {}
+    version_added: 0.2.0
   gpu:
     description:
       - How containers get the GPUs, V(cdi) by CDI, V(gpus) by C(--gpus), V(runtime) by the runtime C(nvidia).
@@ -138,6 +146,10 @@ lacks:
   description: The image that has to be pulled.
   returned: with O(deliver=fabric) when the host lacks it and there is no archive
   type: str
+unbuilt:
+  description: ID of the image on this host that has to be changed by the steps of O(build).
+  returned: when the image that they make is on no host
+  type: str
 sent_bytes:
   description: Bytes sent to this host.
   returned: when something was sent
@@ -162,6 +174,7 @@ def main() -> None:
             "pull": {"type": "bool", "default": True},
             "ray": {"type": "bool", "default": True},
             "engine": {"type": "str", "default": "vllm", "choices": ["vllm", "sglang"]},
+            "build": {"type": "dict", "default": {}},
             "gpu": {"type": "str", "choices": ["auto", "cdi", "gpus", "runtime", "none"], "default": "auto"},
             "settings": {"type": "dict", "default": {}},
             "config_path": {"type": "path", "default": "/etc/sparkthor/container.json"},

@@ -41,6 +41,10 @@ options:
     description: File on the controller with the image.
     type: str
     default: ''
+  build:
+    description: The steps that change the image, as M(sparkthor.cluster.engine_image) takes them.
+    type: dict
+    default: {}
   ray:
     description: Whether the image has to have Ray, or get it.
     type: bool

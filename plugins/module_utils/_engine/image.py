@@ -31,6 +31,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.
 #: of images this collection made from others
 LABEL_BASE = "sparkthor.base"
 LABEL_LOCK = "sparkthor.lock"
+LABEL_BUILD = "sparkthor.build"
 DERIVED = "sparkthor/engine"
 #: what an image's architecture is called by the kernel
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -317,10 +318,19 @@ def is_derived(image: Image | None, base: str, lock: str) -> bool:
     return image is not None and (image.labels.get(LABEL_BASE), image.labels.get(LABEL_LOCK)) == (base, lock)
 
 
-def commit_changes(config: Mapping[str, Any], base: str, lock: str) -> list[str]:
+def built_tag(inputs: str) -> str:
+    """The name of an image that was built from declared steps, by the SHA-256 of all that went into it."""
+    return f"{DERIVED}:built-{inputs[:24]}"
+
+
+def is_built(image: Image | None, inputs: str) -> bool:
+    return image is not None and image.labels.get(LABEL_BUILD) == inputs
+
+
+def commit_changes(config: Mapping[str, Any], labels: Mapping[str, str]) -> list[str]:
     """What ``docker commit`` is told, so that the new image differs from the old in its files and labels alone."""
     return [
-        f"LABEL {LABEL_BASE}={base} {LABEL_LOCK}={lock}",
+        "LABEL " + " ".join(f"{name}={value}" for name, value in labels.items()),
         f"ENTRYPOINT {json.dumps(config.get('Entrypoint') or [])}",
         f"CMD {json.dumps(config.get('Cmd') or [])}",
         f"USER {config.get('User') or '0'}",

@@ -144,7 +144,6 @@ class DockerHost:
     ) -> str:
         """Add wheels to an image in a container without network, and keep the result under a name of its own."""
         tag = _image.derived_tag(base.image, lock)
-        run_limited(["docker", "rm", "--force", "--volumes", BUILDER], 60)
         place = tempfile.mkdtemp(prefix="build-", dir=os.path.dirname(folder))
         try:
             uv = uv_wheel(wheels)
@@ -153,27 +152,36 @@ class DockerHost:
             write_atomic(os.path.join(place, "requirements.txt"), wheel_lines("/mnt", wanted))
             for name in wanted:
                 os.link(os.path.join(folder, name), os.path.join(place, name))
+            labels = {_image.LABEL_BASE: base.image, _image.LABEL_LOCK: lock}
+            argv = uv_install_argv("uv", str(probe["executable"]), "--break-system-packages", "--no-cache")[1:]
+            words = ["/mnt/uv", *argv, "--requirement=/mnt/requirements.txt"]
+            return self.changed(base, tag, labels, place, words)
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+    def changed(self, base: _image.Image, tag: str, labels: Mapping[str, str], place: str, words: Sequence[str]) -> str:
+        """The ID of the image that a command makes of another one, with the folder ``place`` at /mnt.
+
+        The image's own files decide what runs there: as root of the container, with none of root's powers and without
+        a network. Nothing is left of one that fails. Raises EngineError with the last of what it said.
+        """
+        run_limited(["docker", "rm", "--force", "--volumes", BUILDER], 60)
+        try:
             self.docker(
                 *("create", "--name", BUILDER, "--network", "none", "--user", "0:0", "--pull", "never"),
-                # the image's own files decide what runs here: as root of the container, and with none of root's powers
-                *("--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
+                *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--oom-score-adj", "1000"),
                 *("--tmpfs", "/tmp:exec", "--env", "HOME=/tmp"),
                 *("--env", "UV_NO_CONFIG=1", "--env", "UV_PYTHON_DOWNLOADS=never"),
                 *("--mount", f"type=bind,source={place},target=/mnt,readonly"),
-                *("--entrypoint", "/mnt/uv", base.image),
-                *uv_install_argv("uv", str(probe["executable"]), "--break-system-packages", "--no-cache")[1:],
-                "--requirement=/mnt/requirements.txt",
+                *("--entrypoint", words[0], base.image, *words[1:]),
             )
             self.docker("start", "--attach", BUILDER, seconds=self.timeout)
-            changes = [
-                word for change in _image.commit_changes(base.config, base.image, lock) for word in ("--change", change)
-            ]
             # the environment of the build is not the image's
-            changes += ["--change", "ENV HOME=/root"]
-            return self.docker("commit", *changes, BUILDER, tag, seconds=self.timeout).strip()
+            changes = [*_image.commit_changes(base.config, labels), "ENV HOME=/root"]
+            options = [word for change in changes for word in ("--change", change)]
+            return self.docker("commit", *options, BUILDER, tag, seconds=self.timeout).strip()
         finally:
             run_limited(["docker", "rm", "--force", "--volumes", BUILDER], 60)
-            shutil.rmtree(place, ignore_errors=True)
 
     def prune(self, needed: set[str], keep: int) -> None:
         """Images that were made here or brought here, but those needed and the newest ``keep`` of the others.
@@ -183,7 +191,10 @@ class DockerHost:
         out = run_limited(["docker", "images", "--quiet", "--no-trunc", "--filter", f"label={_image.LABEL_BASE}"], 30)
         records = self.records()
         ours = {*out[1].split(), *(image for image, found in records.items() if found.get("brought"))} - needed
-        bases = {self._base(image) for image in needed if image}
+        bases: set[str] = set()
+        for image in needed:
+            while (image := self._base(image)) and image not in bases:
+                bases.add(image)
         # in the order in which they were asked, the newest first; one that was never asked is the oldest
         order = [image for image in reversed(list(records)) if image in ours]
         order += sorted(ours - set(order))
@@ -191,7 +202,8 @@ class DockerHost:
             run_limited(["docker", "rmi", image], 60)
 
     def _base(self, image: str) -> str:
-        found = self._inspect(image)
+        """What an image was made from here, empty of one that was not."""
+        found = self._inspect(image) if image else None
         return found.labels.get(_image.LABEL_BASE, "") if found else ""
 
 
@@ -334,6 +346,36 @@ def pulled(params: Mapping[str, Any]) -> list[str]:
     return _image.registry_digests(host.image(reference.tagged), reference.name) if host.answers() else []
 
 
+def with_steps(
+    host: DockerHost, target: Mapping[str, Any], check: bool, base: _image.Image, actions: list[str]
+) -> tuple[_image.Image | None, dict[str, Any]]:
+    """The image to run: the base, or that which was built of it from the recipe's steps; or what is lacking for it.
+
+    None where check mode finds that it has to be built or brought.
+    """
+    inputs = target.get("inputs") or ""
+    if not inputs:
+        return base, {}
+    tag, archive = _image.built_tag(inputs), target.get("built") or {}
+    found = host.image(tag)
+    if _image.is_built(found, inputs):
+        if archive and target["built_everywhere"] and os.path.isdir(host.store().folder(ARCHIVE)):
+            host.store().remove(ARCHIVE)
+        return found, {}
+    if archive:
+        actions.append(f"load {tag} from the host that built it")
+        request = _load(host, archive, [tag], check)
+        if check or request:
+            return None, request
+        found = host.image(tag)
+        if found is None or not _image.is_built(found, inputs):
+            raise EngineError(f"{tag}: what another host wrote down under this name was not built from these steps")
+        return found, {}
+    actions.append(f"build {tag}")
+    # one host builds it for all
+    return None, {} if check else {"unbuilt": base.image}
+
+
 def with_ray(
     host: DockerHost,
     params: Mapping[str, Any],
@@ -393,6 +435,9 @@ def _diff(path: str, before: str, text: str, actions: list[str]) -> dict[str, st
 def _name_for_all(params: Mapping[str, Any], base: _image.Image | None) -> str:
     """By which hosts are compared, whatever each host's Docker calls the image: its archive's or registry's name."""
     archive = params["target"].get("archive") or {}
+    if params["target"].get("inputs"):
+        # of the base as well
+        return f"sha256:{params['target']['inputs']}"
     if archive and not archive.get("shared"):
         return str(archive["image"])
     registry = _image.registry_digests(base, _reference(params).name)
@@ -406,6 +451,31 @@ def _python_of(config: Mapping[str, Any], gpus: Sequence[str]) -> list[str]:
     return [*command[:2], "--name", trial.CONTAINER, "--oom-score-adj", "1000", *gpus, *command[2:]]
 
 
+def _to_run(
+    host: DockerHost, params: Mapping[str, Any], check: bool, base: _image.Image | None, actions: list[str]
+) -> tuple[str, dict[str, Any], list[str], dict[str, Any]]:
+    """The image that units run, its probe, what is to be said of it, and what is lacking for it.
+
+    In check mode there may be no such image, and of one that was never asked no probe.
+    """
+    target, engine = params["target"], engines.engine_of({"engine": params["engine"]})
+    if base is None:
+        return "", {}, [], {}
+    _image.check_architecture(base.architecture, platform.machine(), f"engine_image: {target['image']}")
+    if check and base.image not in host.records():
+        return "", {}, [], {}
+    probe = host.probe(base.image, any(action.startswith(("load ", "pull ")) for action in actions))
+    where, kind = target["image"], str(target.get("kind") or "")
+    remarks = _image.check_probe(probe, where, params["vllm_version"] or "", kind, params["calls"], engine)
+    chosen, request = with_steps(host, target, check, base, actions)
+    if request or chosen is None:
+        return "", probe, remarks, request
+    if chosen is not base:
+        probe = host.probe(chosen.image, brought=True)
+    used, probe, request = with_ray(host, params, check, chosen, probe, actions)
+    return used, probe, remarks, request
+
+
 def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
     target, engine = params["target"], engines.engine_of({"engine": params["engine"]})
     host = DockerHost(params["work_dir"], params["timeout"])
@@ -414,17 +484,9 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
     base, request = bring(host, params, check, actions)
     if request:
         return {"changed": True, **request}
-    probe: dict[str, Any] = {}
-    used, remarks = "", list[str]()
-    if base is not None:
-        _image.check_architecture(base.architecture, platform.machine(), f"engine_image: {target['image']}")
-        if not (check and base.image not in host.records()):
-            probe = host.probe(base.image, any(action.startswith(("load ", "pull ")) for action in actions))
-            where, kind = target["image"], str(target.get("kind") or "")
-            remarks = _image.check_probe(probe, where, params["vllm_version"] or "", kind, params["calls"], engine)
-            used, probe, request = with_ray(host, params, check, base, probe, actions)
-            if request:
-                return {"changed": True, **request}
+    used, probe, remarks, request = _to_run(host, params, check, base, actions)
+    if request:
+        return {"changed": True, **request}
     gpus: list[str] = []
     if not check or host.answers():
         gpus = container.host_gpu_arguments(params["gpu"], container.docker_info())

@@ -11,7 +11,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image as _image
@@ -102,13 +102,36 @@ def save(params: Mapping[str, Any]) -> dict[str, Any]:
     if not params["share"]:
         return told
     host.docker("tag", found.image, reference.tagged)
+    documents: list[str] = []
+
+    def read(path: str) -> None:
+        documents.extend(_documents(path, found, reference.name, digests))
+
+    entry, archive = written_down(host, found.image, reference.tagged, params["timeout"], read)
+    told["saved"] = {
+        "image": archive.image,
+        "others": archive.others,
+        "entry": list(entry),
+        "digest": digests[0] if digests else "",
+        "documents": documents,
+    }
+    return told
+
+
+def written_down(
+    host: DockerHost, image: str, tag: str, seconds: float, read: Callable[[str], None] = lambda path: None
+) -> tuple[Entry, _image.Archive]:
+    """The file in the store, from which the fan-out passes an image on, and what it holds.
+
+    ``read`` sees the archive before it is published. Raises EngineError or StoreError, and leaves nothing then.
+    """
     store = host.store()
-    store.check_space(host.size(found.image), f"{reference.tagged} for the other hosts")
+    store.check_space(host.size(image), f"{tag} for the other hosts")
     scratch = os.path.join(store.incoming, f"save-{os.getpid()}-{time.monotonic_ns()}")
     try:
-        host.docker("save", "--output", scratch, reference.tagged, seconds=params["timeout"])
+        host.docker("save", "--output", scratch, tag, seconds=seconds)
         archive = _image.read_archive(scratch)
-        documents = _documents(scratch, found, reference.name, digests)
+        read(scratch)
         entry = Entry(TAR, os.path.getsize(scratch), hash_file(scratch))
         os.chmod(scratch, PROVED)
         os.replace(scratch, os.path.join(store.incoming, entry.sha256))
@@ -119,14 +142,7 @@ def save(params: Mapping[str, Any]) -> dict[str, Any]:
         # of a run that was broken off
         store.remove(ARCHIVE)
     store.commit(ARCHIVE, [entry], [TAR])
-    told["saved"] = {
-        "image": archive.image,
-        "others": archive.others,
-        "entry": list(entry),
-        "digest": digests[0] if digests else "",
-        "documents": documents,
-    }
-    return told
+    return entry, archive
 
 
 def _documents(path: str, image: _image.Image, name: str, digests: list[str]) -> list[str]:

@@ -25,9 +25,11 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push, wheels
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import IMAGES, Record
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.local_path import local
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import image_steps
 
 #: variables of the role: what each host lacks, and what the one that pulled the image wrote for the others
 INSTALLED, PULLED = "__engine_installed", "__engine_pulled"
+COMPLETED, BUILT = "__engine_completed", "__engine_built"
 NO_DOCKER = (
     "engine_runtime: container needs Docker, and there is none on this host. Install it (docker.io or docker-ce, 25 or "
     "newer for CDI), or set engine_runtime: venv."
@@ -172,6 +174,37 @@ def keep_digest(host: str, name: str, outcome: dict[str, Any], record: Record) -
     compare(host, name, outcome, record)
 
 
+def build_of(
+    args: Mapping[str, Any], wanted: WantedImage, digest: str, host: str, record: Record
+) -> tuple[str, list[tuple[str, str]]]:
+    """SHA-256 of all that makes the image of a recipe's steps, and their files; empty without steps.
+
+    ``digest`` is the base image's as far as it is known. Raises EngineError for a base that nobody pins, and for a file
+    that is not the declared one.
+    """
+    build = args.get("build") or {}
+    steps = build.get("steps") or []
+    if not steps:
+        return "", []
+    try:
+        places = image_steps.places(steps, _steps_folder(build), str(build["recipe"]))
+    except image_steps.StepError as error:
+        raise EngineError(str(error)) from error
+    base = wanted.archive.image if wanted.archive else _image.parse_reference(wanted.image, digest).digest
+    if not base:
+        base = first(host, recorded_name(wanted), [], record).digest
+    if not base:
+        raise EngineError(
+            f"recipe {build['recipe']}: build changes {wanted.image}, and which image that is cannot be asked of its "
+            "registry from here. Set engine_image_digest, or engine_image_archive."
+        )
+    return image_steps.inputs(base, str(build["script"]), steps), places
+
+
+def _steps_folder(build: Mapping[str, Any]) -> str:
+    return local(str(build.get("folder") or "")) or push.user_cache("build")
+
+
 def wheels_for(outcome: Mapping[str, Any], args: Mapping[str, Any], download: bool) -> wheels.WheelSet:
     """Wheels for the image's Python, machine and C library, which need not be the host's."""
     target = wheels.target_of({}, outcome["probe"])
@@ -211,12 +244,18 @@ def results(variables: Mapping[str, Any], name: str) -> dict[str, dict[str, Any]
     return {host: variables["hostvars"][host].get(name) or {} for host in hosts}
 
 
-def giver(results: Mapping[str, Mapping[str, Any]], head: str) -> tuple[str, bool]:
+def last_results(variables: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What the hosts that serve together said last of the image: after a copy over the fabric, or without one."""
+    first, last = results(variables, INSTALLED), results(variables, COMPLETED)
+    return {host: last[host] if {"unbuilt", "actions"} & set(last[host]) else first[host] for host in first}
+
+
+def giver(results: Mapping[str, Mapping[str, Any]], head: str, lack: str = "lacks") -> tuple[str, bool]:
     """Of hosts that serve together, by their results: who passes the image on, and whether another one lacks it.
 
     One that has it, else the head, else the first that lacks it; nobody where none does.
     """
-    lacking = [host for host, result in results.items() if result.get("lacks")]
+    lacking = [host for host, result in results.items() if result.get(lack)]
     if not lacking:
         return "", False
     having = [host for host, result in results.items() if "actions" in result]

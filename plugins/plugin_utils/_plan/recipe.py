@@ -29,6 +29,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.base import EngineOnHost
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     engine_version,
+    image_steps,
     sizing_options,
     vllm_args,
     vllm_config,
@@ -98,7 +99,12 @@ def load(
             raise RecipeError(
                 f"vllm_serve_recipe={text!r} is the name of a model on the hub, not of a recipe. Set {use}."
             )
-        return translated(read(path, text), text, os.path.splitext(os.path.basename(path))[0], variant, hosts)
+        original, stem = read(path, text), os.path.splitext(os.path.basename(path))[0]
+        found = translated(original, text, stem, variant, hosts)
+        try:
+            return image_steps.beside(found, original, os.path.dirname(os.path.abspath(path)))
+        except (image_steps.StepError, OSError) as error:
+            raise RecipeError(f"vllm_serve_recipe={text!r}: {error}") from error
     if text not in names(folder):
         known = offered(text, folder)
         close = difflib.get_close_matches(text, known, n=3, cutoff=0.4)

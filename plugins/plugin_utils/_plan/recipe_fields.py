@@ -13,6 +13,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import model_source
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     environment,
+    image_steps,
     known_good,
     measured,
     vllm_args,
@@ -27,7 +28,7 @@ _KNOWN = frozenset(
         *("max_model_len", "args_below", "reasons", "environment", "fallbacks", "differences"),
         *("draft_config", "draft_weights_bytes", "measured", "executor", "known_good"),
         *("weights_bytes", "active_bytes", "config", "source", "untranslated", "splits", "gpu_memory_gib"),
-        *("answers", "engine"),
+        *("answers", "engine", "build"),
     )
 )
 #: Arguments that the role renders from its own variables; a recipe states them as fields.
@@ -141,6 +142,9 @@ def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
     what, fix = known_good.problem_of_known_good(data.get("known_good", {}))
     if what:
         raise RecipeError(f"vllm_serve_recipe={called!r}: {what}. {fix}")
+    what, fix = image_steps.problem_of_build(data.get("build", []))
+    if what:
+        raise RecipeError(f"vllm_serve_recipe={called!r}: {what}. {fix}")
     _check_engine(data, called)
     counts = host_counts(data, called)
     for number in data.get("splits") or {}:
@@ -194,6 +198,7 @@ def _defaults() -> dict[str, Any]:
         "measured": [],
         "executor": "",
         "known_good": {},
+        "build": [],
         "source": "sparkthor",
         "untranslated": [],
     }

@@ -25,6 +25,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     engine_version,
     executor,
     goal,
+    image_steps,
     known_good,
     outlook,
     overrides,
@@ -75,6 +76,7 @@ _ARGUMENTS = {
 READ_OF_HEAD = (
     *("vllm_serve_recipe", "vllm_serve_from_hub", "engine_vllm_version", "engine_requirements", "model_store_models"),
     *("vllm_serve_executor", "serving_engine", goal.VARIABLE),
+    image_steps.ACKNOWLEDGED,
     *("engine_wheel_dir", "engine_image", "engine_image_archive", "engine_image_digest", "engine_container_options"),
     *_RECIPE_OVERRIDES,
     *_ARGUMENTS,
@@ -104,6 +106,7 @@ def plan_serving(
     if config is None and ask is not None:
         config, weights = _asked(ask, data, first) or (None, None)
     chosen = own_choice(first)
+    build, said = _build(first, data, runtime, chosen)
     starter, known = _known(engine, first, cluster, nodes, data, runtime)
     known.update(
         config=config, weights_bytes=weights, base=base, overrides={**drafter.found(data, chosen, first, ask), **chosen}
@@ -114,7 +117,7 @@ def plan_serving(
         known = {**known, "overrides": {**known["overrides"], **own}}
     plan, ranks = _along_the_cables(engine, recipe, hosts, starter.name, known)
     plan["why"] = split.why if split else plan["why"]
-    plan["warnings"] += [*([remark] if remark else []), *_remarks(plan, runtime, first)]
+    plan["warnings"] += [*([remark] if remark else []), *said, *_remarks(plan, runtime, first)]
     if from_hub(first):
         # vLLM fetches the model itself, by its whole name; the revision is its to know too
         name = plan["model"]
@@ -133,12 +136,26 @@ def plan_serving(
         "ranks": ranks,
         "image": _runtime.image(runtime, kinds, plan["image"], engine.image),
         "image_digest": plan["image_digest"],
+        "build": build,
         **{"engine": engine.name, "runtime": runtime.name, "runtime_why": runtime.why},
         **{"executor": starter.name, "executor_why": starter.why},
         "goal": split._asdict() if split else {},
         "told": _told(split, data, {host: nodes[host] for host in hosts}),
         "outlook": outlook.line(plan, _over_tcp(cluster, plan)),
     }
+
+
+def _build(
+    first: Mapping[str, Any], data: Mapping[str, Any], runtime: _runtime.Runtime, chosen: Mapping[str, Any]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The steps that change the image, and what is to be said of those that are left out. Raises RecipeError."""
+    contained = runtime.name == _runtime.CONTAINER
+    try:
+        return image_steps.acknowledged(
+            data, first.get(image_steps.ACKNOWLEDGED), contained, str(chosen.get("image") or "")
+        )
+    except image_steps.StepError as error:
+        raise RecipeError(str(error)) from error
 
 
 def _told(split: goal.GoalChoice | None, data: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:

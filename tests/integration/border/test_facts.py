@@ -28,6 +28,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "cluster_verify": {"stage": "serving"},
     "controller_lock": {},
     "engine_image": {"image": "own/vllm:1", "requirements": LOCK},
+    "engine_image_build": {"recipe": "mine", "script": "true", "steps": []},
     "engine_image_pull": {"image": "own/vllm:1"},
     "engine_trial": {"command": ["true"]},
     "engine_venv": {"python": "python3", "requirements": LOCK.replace("ray-", "cuda13-")},

@@ -18,6 +18,7 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action import (
     cluster_plan,
     engine_image,
+    engine_image_build,
     engine_image_pull,
     engine_prepare,
 )
@@ -398,3 +399,100 @@ def test_what_one_host_wrote_is_handed_over_and_loaded(pull: dict[str, Any], mon
     # another image than the one that was written
     _result, calls = act(monkeypatch, {**pull, "image": "own/vllm:2"}, [HAS], **variables)
     assert calls[0]["target"]["archive"] == {}
+
+
+PATCH = b"--- a/vllm/x.py\n+++ b/vllm/x.py\n@@ -1 +1 @@\n-a\n+b\n"
+STEP = {"kind": "patch", "name": "heads", "file": "heads.patch", "sha256": hashlib.sha256(PATCH).hexdigest()}
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> dict[str, Any]:
+    (tmp_path / "heads.patch").write_bytes(PATCH)
+    return {"steps": [STEP], "script": "#!/bin/sh\n", "recipe": "mine", "folder": str(tmp_path)}
+
+
+def test_an_image_of_steps_that_is_nowhere_is_built_by_one_host(
+    args: dict[str, Any], build: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {**args, "build": build, "deliver": "fabric"}
+    result, calls = act(monkeypatch, dict(given), [{"changed": True, "unbuilt": A}])
+    assert result == {"changed": False, "unbuilt": A}
+    inputs = calls[0]["target"]["inputs"]
+    assert (len(inputs), calls[0]["target"]["built"], calls[0]["target"]["built_everywhere"]) == (64, {}, False)
+    monkeypatch.setattr(push, "Courier", Courier)
+    Courier.carried.clear()
+    need = [{"sha256": STEP["sha256"], "size": len(PATCH), "have": 0}]
+    answers: list[dict[str, Any]] = [
+        {"changed": True, "need": need},
+        {"changed": True},  # received
+        {"changed": True, "built": "sparkthor/engine:built-1", "warnings": []},
+        {"changed": False, "built": "sparkthor/engine:built-1", "saved": SAVED},
+    ]
+    step = {**build, "image": "", "archive": args["archive"]}
+    unbuilt = registered(spark_01={"unbuilt": A}, spark_02={"unbuilt": B})
+    built, calls = act(monkeypatch, dict(step), answers, module=engine_image_build, **unbuilt)
+    assert Courier.carried == ["the image's steps"]
+    assert built["saved"]["of"] == inputs
+    first = calls[0]
+    assert (first["base"], first["inputs"], "folder" in first) == (A, inputs, False)
+    assert first["files"] == [["00/heads.patch", len(PATCH), STEP["sha256"]]]
+    # the others do nothing, and the image goes to them
+    others = registered(spark_02={"unbuilt": B}, spark_03={"unbuilt": B})
+    assert act(monkeypatch, dict(step), [], module=engine_image_build, **others)[0] == {"changed": False}
+    others["hostvars"]["spark-02"]["__engine_built"] = built
+    need = [{"sha256": SAVED["entry"][2], "size": 5, "have": 0}]
+    result, calls = act(monkeypatch, dict(given), [{"changed": True, "need": need, "what": "archive"}], **others)
+    assert (calls[0]["target"]["built"]["image"], "tidy" in calls[0]["target"]) == (IMAGE, False)
+    assert result["wheels"]["model"]["manifest"] == [SAVED["entry"]]
+    with pytest.raises(AnsibleActionFail, match="the image that spark-02 built did not arrive: run again"):
+        act(monkeypatch, {**args, "build": build}, [{"changed": True, "need": need, "what": "archive"}], **others)
+
+
+def test_a_host_that_has_the_built_image_gives_it_to_a_new_one(
+    args: dict[str, Any], build: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variables = registered(spark_01=HAS, spark_02={"wheels": {}})
+    # of an archive that was copied first, the answer after the copy counts
+    variables["hostvars"]["spark-02"]["__engine_completed"] = {"unbuilt": B}
+    answers = [{"changed": False, "built": "x"}, {"changed": False, "built": "x", "saved": SAVED}]
+    step = {**build, "image": "", "archive": args["archive"]}
+    result, calls = act(monkeypatch, step, answers, module=engine_image_build, **variables)
+    assert (calls[0]["base"], [call["begun"] for call in calls[1:]], result["saved"]["image"]) == ("", [True], IMAGE)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        ({"heads.patch": b"another"}, "recipe mine: build: heads: sha256 is"),
+        ({"heads.patch": None}, "heads.patch is neither beside the recipe nor in"),
+    ],
+)
+def test_files_of_steps_are_looked_at_before_any_host(
+    args: dict[str, Any],
+    build: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    spoil: dict[str, bytes | None],
+    words: str,
+) -> None:
+    for name, content in spoil.items():
+        (tmp_path / name).unlink() if content is None else (tmp_path / name).write_bytes(content)
+    for module, more in ((engine_prepare, {"runtime": "container"}), (engine_image, {})):
+        with pytest.raises(AnsibleActionFail, match=words):
+            act(monkeypatch, {**args, "build": build, **more}, [], module=module)
+
+
+def test_steps_change_an_image_that_is_known(
+    pull: dict[str, Any], build: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = {"inventory_dir": str(tmp_path)}
+    with pytest.raises(AnsibleActionFail, match=r"cannot be asked of its registry from here\. Set engine_image_digest"):
+        act(monkeypatch, {**pull, "build": build, "runtime": "container"}, [], module=engine_prepare, **where)
+    monkeypatch.setattr(images.registry, "digest_of_tag", lambda _name, _tag: (A, ""))
+    given = {**pull, "build": build, "runtime": "container"}
+    act(monkeypatch, given, [{"pulled": []}], module=engine_prepare, **where)
+    _result, calls = act(monkeypatch, {**pull, "build": build}, [{"changed": True, "unbuilt": B}], **where)
+    one = calls[0]["target"]["inputs"]
+    own = {**pull, "build": build, "digest": B}
+    _result, calls = act(monkeypatch, own, [{"changed": True, "unbuilt": B}], **where)
+    assert one != calls[0]["target"]["inputs"]

@@ -278,7 +278,7 @@ def test_programs_and_nccl_settings_inside() -> None:
 
 def test_a_derived_image_differs_in_files_and_labels_alone() -> None:
     config = {"Entrypoint": ["vllm", "serve"], "Cmd": None, "User": ""}
-    assert _image.commit_changes(config, BASE, "f" * 64) == [
+    assert _image.commit_changes(config, {"sparkthor.base": BASE, "sparkthor.lock": "f" * 64}) == [
         f"LABEL sparkthor.base={BASE} sparkthor.lock={'f' * 64}",
         'ENTRYPOINT ["vllm", "serve"]',
         "CMD []",

@@ -192,6 +192,28 @@ def test_parts_of_a_foreign_recipe_without_a_counterpart_are_named(tmp_path):
     assert "not translated: --port (decided by the roles)" in warnings
 
 
+def test_mods_of_a_checkout_need_their_digest_and_a_container(tmp_path):
+    (tmp_path / "fix").mkdir()
+    (tmp_path / "fix/run.sh").write_text("echo fixed\n")
+    path = tmp_path / "foreign.yaml"
+    path.write_text(
+        "recipe_version: 1\nmodel: some/model\nruntime: vllm\ncontainer: own/image:1\nmods: [fix]\n"
+        "defaults: {tensor_parallel: 2}\n"
+    )
+    given = {"vllm_serve_recipe": str(path), "engine_vllm_version": "0.32.0"}
+    first, cluster, _fabric, nodes = planned(["a", "b"], **given)
+    with pytest.raises(RecipeError, match=r"mod fix \(sha256:[0-9a-f]{64}\) is acknowledged by nobody") as caught:
+        plan_serving(first, cluster, nodes, ".")
+    digest = str(caught.value).partition("(")[2].partition(")")[0]
+    first, cluster, _fabric, nodes = planned(["a", "b"], **given, engine_build_acknowledged={"fix": digest})
+    assert [step["name"] for step in plan_serving(first, cluster, nodes, ".")["build"]] == ["fix"]
+    with pytest.raises(RecipeError, match="engine_runtime is venv"):
+        plan_serving({**first, "engine_runtime": "venv"}, cluster, nodes, ".")
+    first, cluster, _fabric, nodes = planned(["a", "b"], **given, engine_build_acknowledged={"fix": False})
+    plan = plan_serving(first, cluster, nodes, ".")
+    assert (plan["build"], [line for line in plan["warnings"] if "left out of its image" in line] == []) == ([], False)
+
+
 def model_folder(path, **config):
     path.mkdir()
     shape = {

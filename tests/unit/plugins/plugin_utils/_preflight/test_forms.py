@@ -43,13 +43,14 @@ FREE = {
     **dict.fromkeys(
         (
             *("engine_requirements", "engine_image_requirements", "engine_wheel_dir", "engine_image_archive"),
+            "engine_build_dir",
             *("sparkthor_secrets_dir", "vllm_serve_recipe", "vllm_serve_degraded_recipe"),
         ),
         "names a file of the controller, which opens it and tells no host",
     ),
     **dict.fromkeys(
         (
-            *("vllm_serve_acknowledged", "model_store_keep"),
+            *("vllm_serve_acknowledged", "engine_build_acknowledged", "model_store_keep"),
             *("vllm_serve_hf_token", "vllm_serve_peer_secret", "ray_node_token"),
         ),
         "is compared, or is the whole of a file",
