@@ -114,7 +114,8 @@ class ActionModule(ClusterAction):
         except ValueRefused as error:
             raise AnsibleActionFail(nothing_changed([error])) from error
         if first:
-            self._inventory_stage(groups, hosts, hostvars, everything, int(self.vars.get("ansible_forks") or 5))
+            forks = int(self.vars.get("ansible_forks") or 5)
+            self._inventory_stage(groups, hosts, hostvars, everything, forks, arguments["assumed"])
             twice = installation.warning(installation.copies([*constants.COLLECTIONS_PATHS, *sys.path]))
             return {
                 "changed": False,
@@ -412,6 +413,7 @@ class ActionModule(ClusterAction):
         hostvars: Mapping[str, dict[str, Any]],
         everything: Mapping[str, Any],
         forks: int,
+        assumed: bool,
     ) -> None:
         problems: list[Finding | str] = [*inventory.inventory_problems(groups, hostvars)]
         problems += inventory.forks_problems(hosts, hostvars, forks)
@@ -447,12 +449,12 @@ class ActionModule(ClusterAction):
                 problems += values.value_problems(
                     {str(name): one for name, one in described.items() if isinstance(one, Mapping)}
                 )
-            problems += self._names_problems(inventory.parts(groups, names), described)
+            problems += self._names_problems(inventory.parts(groups, names), described, assumed)
         self._fail(problems)
 
-    def _names_problems(self, parts: Sequence[inventory.Part], described: Any) -> list[Finding | str]:
+    def _names_problems(self, parts: Sequence[inventory.Part], described: Any, assumed: bool) -> list[Finding | str]:
         """What is wrong with the names of what is served, where this run comes to it."""
-        if not play_roles.serves(self.vars):
+        if not assumed and not play_roles.serves(self.vars):
             return []
         # a run of the network alone has no use for what knows recipes
         from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import served_names
@@ -460,6 +462,8 @@ class ActionModule(ClusterAction):
         found: list[Finding | str] = []
         for part in parts:
             head = Declared(self.vars["hostvars"][part.hosts[0]], strict=False)
+            if assumed and not head.get("vllm_serve_recipe") and not head.get("vllm_serve_model"):
+                continue  # the files of hosts that serve nothing are worth a look as well
             found += served_names.problems(head, f"group_vars/{part.name or 'cluster'}.yml", len(part.hosts))
         for given in described.values() if isinstance(described, Mapping) else ():
             # one that says nothing is told of already

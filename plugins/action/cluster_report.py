@@ -41,7 +41,7 @@ class ActionModule(ClusterAction):
         elif arguments["format"] == "text":
             self.tell(text)
         if arguments["path"]:
-            results.save(arguments["path"], status, "output_file")
+            results.save(arguments["path"], status, "status_output_file")
         # the screen has been shown; a callback would print the whole document once more
         return {**result, "_ansible_verbose_override": True}
 

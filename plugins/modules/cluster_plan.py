@@ -54,6 +54,7 @@ options:
       - The kind comes from the groups C(sparks) and C(thors). The management address is C(ansible_host) where that is
         an address, else one out of 198.18.0.0/15 (RFC 2544). On a C(lan) they are taken to be in the one network that
         holds them all, or, where some are names, to be none.
+      - In the stage V(inventory), check the names of what is served although no role of the play serves it.
     type: bool
     default: false
   fabric:

@@ -17,13 +17,10 @@ description:
     hub.
 extends_documentation_fragment:
   - sparkthor.cluster.internal
+  - sparkthor.cluster.store
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.no_diff
 options:
-  root:
-    description: Folder of the store.
-    type: path
-    required: true
   sha256:
     description: SHA-256 of the content.
     type: str

@@ -16,13 +16,10 @@ description:
     M(sparkthor.cluster.model_copy) call it for each delivery. What it took in has no final name yet.
 extends_documentation_fragment:
   - sparkthor.cluster.internal
+  - sparkthor.cluster.store
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.no_diff
 options:
-  root:
-    description: Folder of the store.
-    type: path
-    required: true
   parts:
     description: Uploaded files, each with what it is a part of.
     type: list

@@ -104,7 +104,7 @@ def test_every_command_names_a_playbook_and_a_target_of_make(page: Path) -> None
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_every_recipe_exists(page: Path) -> None:
     found = named(page, r"(?:vllm_serve_recipe|vllm_serve_degraded_recipe): ([\w.-]+)")
-    found |= named(page, r"(?:-e recipe=|-e show=|-e export=)([\w.-]+)")
+    found |= named(page, r"(?:-e recipe=|-e recipe_show=|-e recipe_export=)([\w.-]+)")
     examples = {name for name in found if name.startswith("my-") or name in ("NAME", "RECIPE")}
     assert found - RECIPES - examples == set()
 
@@ -113,6 +113,23 @@ def test_every_recipe_exists(page: Path) -> None:
 def test_every_option_of_a_command_is_a_variable_of_the_code(page: Path) -> None:
     options = named(page, r"""-e ["']?([a-z]+(?:_[a-z]+)*)=""") | named(page, r"""-e '\{"([a-z_]+)":""")
     assert {name for name in options if not re.search(rf"\b{name}\b", SOURCES)} == set()
+
+
+#: one word for the same thing in many playbooks
+OF_SEVERAL = ("serving_group", "recipe=")
+
+
+@pytest.mark.parametrize("source", [*PAGES, *sorted((TOP / "playbooks").glob("*.yml"))], ids=ids)
+def test_a_variable_of_a_command_begins_with_the_name_of_a_playbook(source: Path) -> None:
+    """Or with a role's: an extra variable goes before all others, and a short one meets a variable of the user's."""
+    roles = (path.name for path in (TOP / "roles").iterdir())
+    first = tuple(f"{name}_" for name in (*roles, *PLAYBOOKS, "fabric", "ansible", "roll_back", "sparkthor"))
+    wrong = set()
+    for line in re.sub(r"\\\n|\n#  +(?=\[?-e)", " ", text_of(source)).splitlines():
+        for playbook, options in re.findall(r"playbooks/([a-z_]+)\.yml(.*)", line):
+            names = re.findall(r"""-e ["']?(?:\{")?([a-z][a-z_]*=?)""", options)
+            wrong |= {f"{playbook}.yml: {name}" for name in names if not name.startswith((*first, *OF_SEVERAL))}
+    assert wrong == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)

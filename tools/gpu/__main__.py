@@ -148,7 +148,7 @@ def verify(run: Run) -> dict[str, Any]:
 
 def status(run: Run) -> dict[str, Any]:
     path = run.folder / "status-document.json"
-    outcome = run.play("playbooks/status.yml", "status", output="json", output_file=str(path))
+    outcome = run.play("playbooks/status.yml", "status", status_output="json", status_output_file=str(path))
     return {"rc": outcome.rc, "seconds": round(outcome.seconds, 1), "failures": outcome.failures}
 
 

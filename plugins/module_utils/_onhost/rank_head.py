@@ -18,7 +18,7 @@ from typing import Any
 
 from .._lib import files, foreign
 from . import generation, hang, rank_link, serving
-from .engines.base import SERVERS_FIRST
+from .engines.base import WORKERS_FIRST
 from .notify import READY, notify
 from .rank_process import RankProcess, drop_caches, process_name_of, served
 
@@ -168,13 +168,13 @@ class Head:
     async def _serve_generation(self) -> int:
         self.admitted = {host: self.members[host].instance for host in self.settings.workers}
         self.rank.load(self.model)
-        servers_first = self.rank.engine.launch == SERVERS_FIRST
-        if not servers_first:
+        workers_first = self.rank.engine.launch == WORKERS_FIRST
+        if not workers_first:
             await self.rank.start()
         self.phase = rank_link.RUN
         self.publish()
         await self._tell_all()
-        if servers_first:
+        if workers_first:
             if problem := await self._servers():
                 self.say(f"RuntimeError: {problem}")
                 return 1

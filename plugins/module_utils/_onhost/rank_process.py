@@ -20,7 +20,7 @@ from .._lib import files
 from . import hang, life, progress, serving
 from .endpoint import TcpEndpoint, endpoint_of
 from .engines import registry
-from .engines.base import RANKS
+from .engines.base import HEAD_FIRST
 from .rank_link import LINE_LIMIT, RankError, RankLinkSettings
 
 
@@ -102,7 +102,7 @@ class RankProcess:
     def _command(self) -> list[str]:
         command = list(self.settings.command)
         # a server on a worker is told of no model
-        knows = self.settings.is_head or self.engine.launch == RANKS
+        knows = self.settings.is_head or self.engine.launch == HEAD_FIRST
         model = self.model or (served(self.settings) if self.engine.names_model else "")
         return self.engine.load(command, model) if model and knows else command
 

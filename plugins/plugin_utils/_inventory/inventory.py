@@ -8,6 +8,7 @@ Pure: plain dicts in, findings out.  Each names the variable, the host, the valu
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -58,6 +59,13 @@ SECRETS = {
 }
 
 
+#: what is often written for a variable of Ansible's ssh, which takes no notice of it -> the variable
+_NOT_ANSIBLE = {
+    **dict.fromkeys(("ansible_hosts", "ansible_ip", "ansible_address", "ansible_host_ip"), "ansible_host"),
+    **dict.fromkeys(("ansible_users", "ansible_username"), "ansible_user"),
+    **dict.fromkeys(("ansible_ports", "ansible_sshport"), "ansible_port"),
+}
+
 #: What the plan of fabric and cluster reads of each host's variables. Of what is served it reads the head's alone:
 #: _plan/serving.py, READ_OF_HEAD.
 PLANNED_BY = (
@@ -72,6 +80,7 @@ PLANNED_BY = (
     "fabric_speed",
     "ray_node_num_gpus",
     "vllm_serve_virtual_interface",
+    *_NOT_ANSIBLE,
 )
 
 
@@ -279,11 +288,25 @@ def parallel_problems(
     return problems
 
 
+def _is_address(text: str) -> bool:
+    try:
+        return ipaddress.ip_address(text).version == 4
+    except ValueError:
+        return False
+
+
 def address_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]) -> list[Finding]:
-    """Two inventory names for one machine."""
+    """Two inventory names for one machine, an address that is none, and what is no variable of Ansible's ssh."""
     seen: dict[tuple[str, str], str] = {}
     problems: list[Finding] = []
     for host in hosts:
+        for name in _NOT_ANSIBLE.keys() & hostvars[host].keys():
+            what, fix = "Ansible has no variable of this name", f"write {_NOT_ANSIBLE[name]}"
+            problems.append(Finding("unknown", what, fix, host, name))
+        address = hostvars[host].get("ansible_host", host)
+        if re.fullmatch(r"\d+(?:\.\d+)+", str(address)) and not _is_address(str(address)):
+            fix = "give four numbers from 0 to 255, such as 192.168.1.11, or the machine's name"
+            problems.append(Finding("address", "it is no IPv4 address", fix, host, "ansible_host", value=str(address)))
         key = (str(hostvars[host].get("ansible_host", host)), str(hostvars[host].get("ansible_port", 22)))
         if key in seen:
             what = f"hosts {seen[key]} and {host} have the same address {key[0]}"

@@ -10,6 +10,7 @@ Runs on the controller only.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -129,11 +130,25 @@ class RoleSpecs:
             elif name.startswith(self._prefixes) and name not in self._elsewhere:
                 what = f"no role has a variable of this name{self._meant(name)}"
                 fix = "correct or remove it (a variable of your own begins with another word)"
+                if (arguments := f"{self._role_of(name)}_args") in self._options:
+                    fix += f"; an argument of the engine's own stands in {arguments}"
                 yield Finding("unknown", what, fix, where=name)
 
+    def _role_of(self, name: str) -> str:
+        """The role with whose name a variable's begins, whether or not there is such a variable."""
+        return next((role for role in set(self._role.values()) if name.startswith(f"{role}_")), "")
+
     def _meant(self, name: str) -> str:
-        """``closest``, or the one variable that is this name with the second word of its role."""
+        """``closest``, or the one variable that is this name with the second word of its role.
+
+        What follows a role's name is compared alone: a long prefix makes any two variables of a role alike.
+        """
         known = [*self.names, *sorted(self._elsewhere)]
+        if role := self._role_of(name):
+            prefix = f"{role}_"
+            rests = {one.removeprefix(prefix): one for one in known if one.startswith(prefix)}
+            near = difflib.get_close_matches(name.removeprefix(prefix), rests, n=1, cutoff=0.6)
+            return f" (did you mean '{rests[near[0]]}'?)" if near else ""
         family, _sep, rest = name.partition("_")
         own = [one for one in known if one.startswith(f"{family}_") and one.endswith(f"_{rest}")]
         return closest(name, own if len(own) == 1 else known)

@@ -166,7 +166,7 @@ def _problem_lines(problems: Sequence[Mapping[str, str]], limit: int) -> list[st
         lines.append(f"  {item['host']}: {item['text']}"[:160])
         lines.append(f"      -> {item['fix']}"[:320])
     if len(problems) > limit:
-        lines.append(f"  and {len(problems) - limit} more (-e output=json shows all)")
+        lines.append(f"  and {len(problems) - limit} more (-e status_output=json shows all)")
     return lines
 
 

@@ -29,7 +29,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "doctor": ("-e", "doctor_json=doctor.json"),
     "drift": ("--check",),
     "report": ("-e", "report_path=report.html"),
-    "status": ("-e", "output=json", "-e", "output_file=status.json"),
+    "status": ("-e", "status_output=json", "-e", "status_output_file=status.json"),
 }
 PLAYBOOKS = (
     *("capture", "doctor", "drain", "drift", "host_layer", "keys", "models", "monitoring", "reboot", "report"),

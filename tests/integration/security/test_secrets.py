@@ -73,7 +73,7 @@ def test_a_second_controller_fetches_the_secrets_and_prints_none(target: Target,
 def test_no_file_that_a_playbook_writes_on_the_controller_has_one(target: Target, tmp_path: Path) -> None:
     doctor = tmp_path / "doctor.json"
     target.play("playbooks/doctor.yml", ok=False, doctor_json=str(doctor))
-    target.play("playbooks/status.yml", output="json", output_file=str(tmp_path / "status.json"))
+    target.play("playbooks/status.yml", status_output="json", status_output_file=str(tmp_path / "status.json"))
     target.play("playbooks/report.yml", report_path=str(tmp_path / "report.html"), report_doctor=str(doctor))
     target.play("playbooks/render.yml", render_dir=str(tmp_path / "rendered"))
     written = [path for path in tmp_path.rglob("*") if path.is_file()]

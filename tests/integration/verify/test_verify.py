@@ -22,7 +22,7 @@ def status(cluster: Cluster, folder, *inventories, rc=0):
     outcome = run_playbook(
         "playbooks/status.yml",
         [*cluster.inventories, *inventories],
-        extra_vars={"output": "json", "output_file": str(path)},
+        extra_vars={"status_output": "json", "status_output_file": str(path)},
         name="status",
         say=lambda line: None,
     )

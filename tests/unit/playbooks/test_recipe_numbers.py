@@ -31,9 +31,9 @@ def recipe(*words: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("given", "name"),
     [
-        (["sparks=2"], "qwen3-30b-a3b-thinking-fp8"),
-        (["sparks=2", "thors=2"], "nemotron-3-super-120b-a12b-nvfp4"),
-        (["sparks=3", "fabric_topology=ring"], "qwen3.5-397b-a17b-nvfp4"),
+        (["recipe_sparks=2"], "qwen3-30b-a3b-thinking-fp8"),
+        (["recipe_sparks=2", "recipe_thors=2"], "nemotron-3-super-120b-a12b-nvfp4"),
+        (["recipe_sparks=3", "fabric_topology=ring"], "qwen3.5-397b-a17b-nvfp4"),
     ],
 )
 def test_numbers_are_enough_for_the_table(given: list[str], name: str) -> None:
@@ -44,6 +44,6 @@ def test_numbers_are_enough_for_the_table(given: list[str], name: str) -> None:
 
 
 def test_what_is_no_number_is_refused() -> None:
-    status, said = recipe("sparks=two")
+    status, said = recipe("recipe_sparks=two")
     assert status != 0
-    assert "sparks=two is not a number of machines; give one, as sparks=2" in said
+    assert "recipe_sparks=two is not a number of machines; give one, as recipe_sparks=2" in said

@@ -13,12 +13,12 @@ import re
 from collections.abc import Mapping, Sequence
 
 #: every host starts the same program as its own rank, the head's first
-RANKS = "ranks"
+HEAD_FIRST = "head_first"
 #: workers start a server that knows no model, and the head's program comes once all of them listen
-SERVERS_FIRST = "servers_first"
+WORKERS_FIRST = "workers_first"
 #: the head alone starts a program, which starts the workers' parts itself
 LAUNCHER = "launcher"
-LAUNCHES = (RANKS, SERVERS_FIRST, LAUNCHER)
+LAUNCHES = (HEAD_FIRST, WORKERS_FIRST, LAUNCHER)
 
 #: the line of an error that ended a Python program, or of an argument that its parser refused
 PYTHON_ERROR = re.compile(

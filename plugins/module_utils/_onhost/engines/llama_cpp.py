@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from .base import COMPLETION, NEVER, SERVERS_FIRST, EngineOnHost, KnownFailure, LogForm, MetricNames, ProbeRoute, Stage
+from .base import COMPLETION, NEVER, WORKERS_FIRST, EngineOnHost, KnownFailure, LogForm, MetricNames, ProbeRoute, Stage
 
 _STAGES: tuple[Stage, ...] = (
     Stage("starting", re.compile(r"initializing \.\.\.|common_params_print_info: build"), 0.02, 0.05),
@@ -70,7 +70,7 @@ _KNOWN: tuple[KnownFailure, ...] = (
 LLAMA_CPP = EngineOnHost(
     name="llama_cpp",
     title="llama.cpp",
-    launch=SERVERS_FIRST,
+    launch=WORKERS_FIRST,
     log=LogForm(
         stages=_STAGES,
         known=_KNOWN,

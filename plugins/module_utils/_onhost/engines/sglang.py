@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from .base import PYTHON_ERROR, RANKS, EngineOnHost, KnownFailure, LogForm, MetricNames, Stage
+from .base import HEAD_FIRST, PYTHON_ERROR, EngineOnHost, KnownFailure, LogForm, MetricNames, Stage
 
 _STAGES = (
     Stage("starting", re.compile(r"server_args=|Using default HuggingFace chat template"), 0.02, 0.06),
@@ -75,7 +75,7 @@ _KNOWN = (
 SGLANG = EngineOnHost(
     name="sglang",
     title="SGLang",
-    launch=RANKS,
+    launch=HEAD_FIRST,
     log=LogForm(
         stages=_STAGES,
         known=_KNOWN,

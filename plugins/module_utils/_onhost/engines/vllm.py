@@ -6,7 +6,17 @@ from __future__ import annotations
 
 import re
 
-from .base import COMPLETION, PYTHON_ERROR, RANKS, EngineOnHost, KnownFailure, LogForm, MetricNames, ProbeRoute, Stage
+from .base import (
+    COMPLETION,
+    HEAD_FIRST,
+    PYTHON_ERROR,
+    EngineOnHost,
+    KnownFailure,
+    LogForm,
+    MetricNames,
+    ProbeRoute,
+    Stage,
+)
 
 #: how far a whole load is at the start and the end of a stage, by experience: weights are most of it
 _STAGES: tuple[Stage, ...] = (
@@ -164,7 +174,7 @@ _VAGUE = re.compile(
 VLLM = EngineOnHost(
     name="vllm",
     title="vLLM",
-    launch=RANKS,
+    launch=HEAD_FIRST,
     log=LogForm(
         stages=_STAGES,
         known=_KNOWN,

@@ -40,7 +40,7 @@ class Abilities:
 
 
 @dataclass(frozen=True)
-class AskedOfEngine:
+class EngineDemands:
     """What an inventory wants of an engine, as far as it says so; None or empty where it does not."""
 
     hosts: int
@@ -71,7 +71,7 @@ class PlannedEngine(ABC):
         """As people write it."""
         return self.on_host.title
 
-    def lacks(self, wanted: AskedOfEngine) -> list[tuple[str, str]]:
+    def lacks(self, wanted: EngineDemands) -> list[tuple[str, str]]:
         """What of this it cannot do: the variable that says so, and the thing in words."""
         can, hosts = self.can, wanted.hosts
         asked = (

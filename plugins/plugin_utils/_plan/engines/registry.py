@@ -10,7 +10,7 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry as on_hosts
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import executor as executors
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import AskedOfEngine, PlannedEngine
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import EngineDemands, PlannedEngine
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.sglang import PlannedSglang
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.vllm import PlannedVllm
 
@@ -33,10 +33,10 @@ def _number(given: Any) -> int | None:
     return int(given) if isinstance(given, (int, str)) and str(given).isdigit() else None
 
 
-def asked_of_engine(variables: Mapping[str, Any], hosts: int, kinds: Collection[str] = ()) -> AskedOfEngine:
+def engine_demands(variables: Mapping[str, Any], hosts: int, kinds: Collection[str] = ()) -> EngineDemands:
     """What the variables of a head want of its engine."""
     executor = executors.asked(variables)
-    return AskedOfEngine(
+    return EngineDemands(
         hosts=hosts,
         executor="" if executor == executors.AUTO else executor,
         kinds=frozenset(kinds),
@@ -54,7 +54,7 @@ def engine_problems(variables: Mapping[str, Any], hosts: int, place: str, kinds:
     ``place`` is where the variable is to be set, ``kinds`` those of the hosts where they are known.
     """
     name = str(variables.get(VARIABLE) or DEFAULT.name)
-    wanted = asked_of_engine(variables, hosts, kinds)
+    wanted = engine_demands(variables, hosts, kinds)
     if name not in ENGINES:
         what = "no engine of this name can be served here"
         return [Finding("engine", what, f"set one of {', '.join(ENGINES)} in {place}", where=VARIABLE, value=name)]

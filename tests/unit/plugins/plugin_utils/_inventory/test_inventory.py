@@ -123,6 +123,25 @@ def test_one_address_for_two_hosts():
     assert "hosts a and b have the same address 192.0.2.1" in only(inventory.inventory_problems(GROUPS, hostvars))
 
 
+@pytest.mark.parametrize("address", ["192.168.1.300", "192.168.1", "10.0.0.1.2"])
+def test_an_address_that_is_none(address):
+    hostvars = variables()
+    hostvars["b"]["ansible_host"] = address
+    problem = only(inventory.inventory_problems(GROUPS, hostvars))
+    assert f"host b: ansible_host: '{address}': it is no IPv4 address; give four numbers from 0 to 255" in problem
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("ansible_hosts", "ansible_host"), ("ansible_ip", "ansible_host"), ("ansible_username", "ansible_user")],
+)
+def test_what_ansible_takes_no_notice_of(written, meant):
+    hostvars = variables()
+    hostvars["b"][written] = "192.0.2.1"
+    problem = only(inventory.inventory_problems(GROUPS, hostvars))
+    assert problem == f"host b: {written}: Ansible has no variable of this name; write {meant}"
+
+
 @pytest.mark.parametrize(
     ("message", "fix"),
     [

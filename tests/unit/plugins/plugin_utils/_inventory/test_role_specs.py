@@ -58,6 +58,9 @@ def test_a_wrong_type():
     assert "engine_threads" in problem
 
 
+OF_VLLM = "; an argument of the engine's own stands in vllm_serve_args"
+
+
 def test_an_unknown_name_gets_the_closest_one():
     [problem] = problems(engine_runtme="venv")
     assert "engine_runtme" in problem
@@ -84,6 +87,14 @@ def test_a_name_that_lacks_its_roles_second_word_is_told(written, meant):
         f"{written}: no role has a variable of this name (did you mean '{meant}'?); correct or remove it "
         "(a variable of your own begins with another word) [on one]"
     )
+
+
+@pytest.mark.parametrize("written", ["vllm_serve_gpu_memory_utilization", "vllm_serve_enforce_eager"])
+def test_an_argument_of_vllm_is_not_taken_for_another_variable_of_the_role(written):
+    """A role's name alone makes two names of it half alike."""
+    [problem] = (str(one) for one in of_collection().problems({"one": {written: "x"}}))
+    assert "did you mean" not in problem
+    assert OF_VLLM in problem
 
 
 def test_what_a_validator_would_convert_with_a_loss_is_refused():

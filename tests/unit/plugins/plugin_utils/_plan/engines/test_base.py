@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import AskedOfEngine
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import EngineDemands
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.vllm import PlannedVllm
 
 
@@ -20,12 +20,12 @@ class Small(PlannedVllm):
 @pytest.mark.parametrize(
     ("wanted", "variable", "words"),
     [
-        (AskedOfEngine(2, "mp"), "", "2 hosts"),
-        (AskedOfEngine(1, "mp", tensor_parallel=2), "vllm_serve_tensor_parallel_size", "TP=2"),
-        (AskedOfEngine(1, "mp", pipeline_parallel=3), "vllm_serve_pipeline_parallel_size", "PP=3"),
-        (AskedOfEngine(1, "mp", degraded=True), "vllm_serve_degraded_after", "a smaller model while a host is away"),
+        (EngineDemands(2, "mp"), "", "2 hosts"),
+        (EngineDemands(1, "mp", tensor_parallel=2), "vllm_serve_tensor_parallel_size", "TP=2"),
+        (EngineDemands(1, "mp", pipeline_parallel=3), "vllm_serve_pipeline_parallel_size", "PP=3"),
+        (EngineDemands(1, "mp", degraded=True), "vllm_serve_degraded_after", "a smaller model while a host is away"),
     ],
 )
-def test_a_split_that_an_engine_has_not_is_named(wanted: AskedOfEngine, variable: str, words: str) -> None:
+def test_a_split_that_an_engine_has_not_is_named(wanted: EngineDemands, variable: str, words: str) -> None:
     assert Small().lacks(wanted) == [(variable, words)]
     assert not PlannedVllm().lacks(wanted)

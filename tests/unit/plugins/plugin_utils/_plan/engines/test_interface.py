@@ -13,7 +13,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding imp
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry as on_hosts
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import role_specs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import AskedOfEngine, PlannedEngine
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import EngineDemands, PlannedEngine
 
 from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan, started_by
 
@@ -45,12 +45,12 @@ def test_what_it_can_do_is_something(engine: PlannedEngine) -> None:
 def test_what_it_can_do_is_not_refused(engine: PlannedEngine) -> None:
     can = engine.can
     assert not engine.lacks(
-        AskedOfEngine(1, sorted(can.executors)[0], sorted(can.runtimes)[0], can.kinds, sorted(can.formats)[0], 1, 1)
+        EngineDemands(1, sorted(can.executors)[0], sorted(can.runtimes)[0], can.kinds, sorted(can.formats)[0], 1, 1)
     )
 
 
 def test_each_thing_that_it_cannot_do_is_named_with_its_variable(engine: PlannedEngine) -> None:
-    lacks = engine.lacks(AskedOfEngine(1, "flux", "tape", frozenset(("abacus",)), "scroll"))
+    lacks = engine.lacks(EngineDemands(1, "flux", "tape", frozenset(("abacus",)), "scroll"))
     known = role_specs.of_collection().names
     assert [words for _variable, words in lacks] == [
         *("flux as executor", "a tape", "hosts of kind abacus", "scroll models"),
