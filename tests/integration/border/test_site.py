@@ -82,3 +82,19 @@ def test_a_host_does_not_say_where_secrets_lie(site: Border) -> None:
     output = site.play("sparkthor.cluster.site", "--tags=os_hardening")
     assert not (site.home / "forged").exists(), output
     assert (site.home / "inventory" / ".secrets" / "api_key").exists(), output
+
+
+@pytest.mark.parametrize(
+    "forged", [{"generation": 1 << 50}, {"seen": 1 << 50}, {"generation": 1 << 50, "seen": 1 << 50}]
+)
+def test_a_host_alone_does_not_raise_the_generation(site: Border, forged: dict[str, int]) -> None:
+    """With a number that nobody reaches it would keep every other head down for ever."""
+    declared = {"head": "good", "generation": 3, "seen": 3, "cluster": "c", "hosts": ["good", "liar"], "machines": {}}
+    declared |= {"topology": "lan", "executor": "ray", "virtual": "", "hostname": ""}
+    for number, host in enumerate(site.hosts):
+        said = {**declared, "host": host, **(forged if host == "liar" else {})}
+        fact = {"sparkthor_node": node(number, declared=said)}
+        site.answers(host, {"node_info": {"ansible_facts": fact}, "controller_lock": {"since": "now"}})
+    output = site.play("sparkthor.cluster.site", "--tags=os_hardening", watched=("sparkthor_cluster",))
+    found = {host: known["sparkthor_cluster"]["generation"] for host, known in site.variables().items()}
+    assert found == {"good": 3, "liar": 3}, output
