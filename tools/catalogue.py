@@ -25,6 +25,10 @@ INVENTORY` prints the same for your hosts. `python -m tools.catalogue` writes th
 
 To add a row: the field `measured` of a recipe, with hosts, tokens per second (of all streams together), streams,
 prompt, engine, date and the address where the number stands; `weights` where they are others than the recipe's.
+
+Of your own cluster `playbooks/bench.yml -e bench_source=URL` writes these rows, in `.results/bench/*.measured.yml`
+beside the inventory. Publish the result at that address, and copy the rows that say something (one stream, eight
+streams) under `measured:` of the recipe that served. A row that lacks its address or engine is refused.
 """
 
 

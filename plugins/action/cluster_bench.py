@@ -43,6 +43,7 @@ class ActionModule(ClusterAction):
         "measured": {"type": "dict", "default": {}},
         "power": {"type": "str"},
         "folder": {"type": "path"},
+        "source": {"type": "str", "default": ""},
     }
     ERRORS = (bench.BenchError,)
 
@@ -52,6 +53,7 @@ class ActionModule(ClusterAction):
     # --- plan --------------------------------------------------------------------------------------------------------
 
     def _plan(self, given: dict[str, Any]) -> dict[str, Any]:
+        bench.check_source(given["source"])
         seen = results.see(self.vars, given["nodes"])
         head = seen.cluster["head"]
         facts = seen.facts_by_host.get(head)
@@ -207,6 +209,11 @@ class ActionModule(ClusterAction):
         stem = os.path.join(folder, document["taken"].replace("-", "").replace(":", ""))
         results.save(f"{stem}.json", document, "bench_folder")
         results.save(f"{stem}.llama-benchy", measured["report"], "bench_folder")
+        hosts, head = seen.cluster["hosts"], seen.cluster["head"]
+        rows = bench.catalogue_rows(document, len(hosts), head, given["source"])
+        results.save(f"{stem}.measured.yml", bench.catalogue_text(rows), "bench_folder")
         self.tell(bench.text(document))
-        self.tell(f"kept in {stem}.json; for others to compare: {stem}.llama-benchy")
+        self.tell(
+            f"kept in {stem}.json; rows for a recipe: {stem}.measured.yml; for others to compare: {stem}.llama-benchy"
+        )
         return {"bench": document, "path": f"{stem}.json", "_ansible_verbose_override": True}

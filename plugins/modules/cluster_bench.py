@@ -91,6 +91,12 @@ options:
   folder:
     description: Folder on the controller for results; C(.results) beside the inventory if it is left out.
     type: path
+  source:
+    description:
+      - Address where the owner publishes the result. It stands in the rows for a recipe's field C(measured), which the
+        catalogue refuses without one.
+    type: str
+    default: ''
 """
 
 EXAMPLES = r"""

@@ -12,6 +12,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import yaml
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
+
 VERSION = 1
 #: a speed below this share of the last one is told, with what changed between the two
 SLOWER = 0.95
@@ -186,6 +189,44 @@ def history(texts: Sequence[str]) -> list[dict[str, Any]]:
         if isinstance(one, dict) and one.get("version") == VERSION and isinstance(one.get("rows"), list):
             found.append(one)
     return sorted(found, key=lambda one: str(one.get("taken", "")))
+
+
+def catalogue_rows(document: Mapping[str, Any], hosts: int, head: str, source: str) -> list[dict[str, Any]]:
+    """What was measured on so many hosts, as rows of a recipe's field ``measured``.
+
+    A row without a ``source`` is refused by the catalogue until somebody writes where the numbers stand.
+    """
+    used = document["with"]
+    engines = ((engine.title, engine.program.partition(" ")[0]) for engine in registry.ENGINES.values())
+    engine = next((f"{title} {used[key]}" for title, name in engines if (key := f"{name} of {head}") in used), "")
+    drafts = used.get("option speculative-config")
+    return [
+        {
+            "hosts": hosts,
+            "tokens_per_second": row["throughput"],
+            "streams": row["streams"],
+            "prompt": f"llama-benchy, {row['prompt']:,} tokens in, {row['answer']:,} out",
+            "engine": engine,
+            **({"note": f"with a drafter, {drafts}"} if drafts else {}),
+            "date": document["taken"][:10],
+            "source": source,
+        }
+        for row in document["rows"]
+        if row.get("throughput")
+    ]
+
+
+def catalogue_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The rows as they are written into a recipe."""
+    return yaml.safe_dump({"measured": [dict(row) for row in rows]}, sort_keys=False, width=120)
+
+
+def check_source(source: str) -> None:
+    """Raises BenchError for an address that no row may have."""
+    if source and not source.startswith("https://"):
+        raise BenchError(
+            f"bench_source: {source} is no address: give the https:// address where you publish the result"
+        )
 
 
 #: heading, key of a row

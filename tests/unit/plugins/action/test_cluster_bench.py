@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible_collections.sparkthor.cluster.plugins.action import cluster_bench
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import bench
 
@@ -111,7 +112,8 @@ def report(speed: float) -> dict[str, Any]:
 def test_a_run_that_is_slower_than_the_kept_one_names_what_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = types.SimpleNamespace(facts_by_host={}, plan_error="none here", cluster={})
+    cluster = {"hosts": ["spark-01", "spark-02"], "head": "spark-01"}
+    seen = types.SimpleNamespace(facts_by_host={}, plan_error="none here", cluster=cluster)
     monkeypatch.setattr(cluster_bench.results, "see", lambda _vars, _nodes: seen)
     moments = iter([datetime.datetime(2026, 1, day, tzinfo=datetime.UTC) for day in (1, 2)])
     clock = types.SimpleNamespace(now=lambda _zone: next(moments))
@@ -122,7 +124,7 @@ def test_a_run_that_is_slower_than_the_kept_one_names_what_changed(
     action.vars = {"hostvars": {}, "inventory_dir": str(tmp_path)}
     found = [
         action._result({
-            "nodes": "", "power": "", "folder": str(tmp_path / "kept"),
+            "nodes": "", "power": "", "folder": str(tmp_path / "kept"), "source": "https://example.org/mine",
             "measured": {"report": report(speed), "spans": []},
             "plan": {"model": "qwen", "with": {"driver of spark-01": driver}},
         })["bench"]["slower"]
@@ -135,3 +137,5 @@ def test_a_run_that_is_slower_than_the_kept_one_names_what_changed(
     assert found == [[], fell]
     assert "\n".join(fell) in shown[2]
     assert len(list((tmp_path / "kept").rglob("*.llama-benchy"))) == 2
+    written = sorted((tmp_path / "kept").rglob("*.measured.yml"))
+    assert [yaml.safe_load(path.read_text())["measured"][0]["tokens_per_second"] for path in written] == [50.0, 47.0]

@@ -7,6 +7,8 @@ import json
 from typing import Any
 
 import pytest
+import yaml
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import measured as recipe_rows
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import bench
 
 
@@ -145,3 +147,43 @@ def test_the_screen_shows_the_bound_and_what_fell() -> None:
     assert shown[1].split()[:4] == ["2048", "1", "900", "50"]
     assert shown[1].split()[-2:] == ["-", "-"]
     assert shown[2:] == ["memory bandwidth allows one stream 61.5 tokens/s", "fell"]
+
+
+# --- rows for the catalogue ------------------------------------------------------------------------------------------
+
+
+def test_what_was_measured_is_a_row_that_a_recipe_takes() -> None:
+    used = {"vllm of spark-01": "0.33.0", "vllm of spark-02": "0.33.0", "option speculative-config": "mtp, 3 tokens"}
+    one = document(50.0, **used)
+    one["rows"].append({**one["rows"][0], "throughput": None, "streams": 64})
+    rows = bench.catalogue_rows(one, 2, "spark-01", "https://example.org/mine")
+    assert rows == [
+        {
+            "hosts": 2,
+            "tokens_per_second": 50.0,
+            "streams": 1,
+            "prompt": "llama-benchy, 2,048 tokens in, 128 out",
+            "engine": "vLLM 0.33.0",
+            "note": "with a drafter, mtp, 3 tokens",
+            "date": "2026-01-01",
+            "source": "https://example.org/mine",
+        }
+    ]
+    written = yaml.safe_load(bench.catalogue_text(rows))["measured"]
+    assert written == rows
+    assert recipe_rows.problem(written) == ("", "")
+
+
+def test_a_row_that_nobody_published_is_none_of_the_catalogue() -> None:
+    rows = bench.catalogue_rows(document(50.0, **{"vllm of a": "0.33.0"}), 1, "a", "")
+    assert recipe_rows.problem(rows)[0] == "measured, row 1: source is missing"
+    assert "note" not in rows[0]
+    unknown = bench.catalogue_rows(document(50.0), 1, "a", "https://example.org/mine")
+    assert recipe_rows.problem(unknown)[0] == "measured, row 1: engine is missing"
+
+
+def test_an_address_is_looked_at_before_anything_is_measured() -> None:
+    bench.check_source("")
+    bench.check_source("https://example.org/mine")
+    with pytest.raises(bench.BenchError, match="bench_source: my notes is no address"):
+        bench.check_source("my notes")
