@@ -185,10 +185,13 @@ def _without_limit(house: House) -> list[str]:
     found = []
     for name, path in sorted(house.files.items()):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.Call) or "timeout" not in {word.arg for word in node.keywords}:
+            if not isinstance(node, ast.Call):
                 continue
             called = ast.unparse(node.func).rpartition("subprocess.")[2]
-            if called in ("run", "call", "check_call", "check_output"):
+            limited = "timeout" in {word.arg for word in node.keywords}
+            if called.endswith(".communicate") and not limited:
+                found.append(f"{name} line {node.lineno}: {called} waits without a limit: give it a timeout")
+            if limited and called in ("run", "call", "check_call", "check_output"):
                 found.append(
                     f"{name} line {node.lineno}: the timeout of subprocess.{called} does not limit what hangs in the "
                     "kernel: use run_limited of module_utils._lib.command"

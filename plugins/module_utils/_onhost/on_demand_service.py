@@ -187,9 +187,15 @@ class Turns:
         own = self.control("")
         if serving.asleep(own.markers) is None:
             return
+        failed: control.ControlError | OSError | None = None
         for group in self.policies:
             # there is memory for one of them, so one whose requests do not end in time ends with them
-            self.control(group).fall_asleep(whatever=True)
+            try:
+                self.control(group).fall_asleep(whatever=True)
+            except (control.ControlError, OSError) as error:
+                failed = failed or error
+        if failed:
+            raise failed
         own.come_back()
 
     def answer(self, group: str, asks: bool) -> tuple[float, str]:

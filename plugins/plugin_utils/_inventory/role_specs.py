@@ -102,11 +102,13 @@ class RoleSpecs:
             if name in self._given:
                 raise ValueRefused(f"{name}: it is empty (null); remove the line, or give a value")
             return None
-        outcome = ArgumentSpecValidator({name: option}).validate({name: value})
-        read = outcome.validated_parameters.get(name)
-        problem = "; ".join(outcome.error_messages) or _lossy(name, option, value, read)
+        problem = _misshapen(name, option, value)
         if not problem:
-            return _as_given(read, value)
+            outcome = ArgumentSpecValidator({name: option}).validate({name: value})
+            read = outcome.validated_parameters.get(name)
+            problem = "; ".join(outcome.error_messages) or _lossy(name, option, value, read)
+            if not problem:
+                return _as_given(read, value)
         raise ValueRefused(f"{name}: its value (not shown) is of another type" if name in self._secret else problem)
 
     def problems(self, hostvars: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
@@ -162,6 +164,25 @@ def _as_given(read: Any, given: Any) -> Any:
     if isinstance(read, list) and isinstance(given, list) and len(read) == len(given):
         return [_as_given(*pair) for pair in zip(read, given, strict=True)]
     return read
+
+
+def _misshapen(name: str, option: Mapping[str, Any], value: Any) -> str:
+    """What the validator cannot read, or lets pass, in a variable that has options; empty if there is nothing."""
+    inner = option.get("options")
+    if not inner:
+        return ""
+    if isinstance(value, (bool, int, float)):
+        return f"{name}: {value!r} is no {option['type']}; give one"
+    for number, item in enumerate(value if isinstance(value, list) else [value]):
+        where = f"{name}[{number}]" if isinstance(value, list) else name
+        if isinstance(value, list) and not isinstance(item, (Mapping, str)):
+            return f"{where}: it is no mapping; give one"
+        for key, given in item.items() if isinstance(item, Mapping) else ():
+            if given is None:
+                return f"{where}.{key}: it is empty (null); remove the line, or give a value"
+            if isinstance(given, bool) and inner.get(key, {}).get("type") in ("int", "float"):
+                return f"{where}.{key}: {given!r} is not a number; give one"
+    return ""
 
 
 def _lossy(name: str, option: Mapping[str, Any], value: Any, read: Any) -> str:

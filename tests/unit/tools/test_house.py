@@ -68,6 +68,11 @@ def test_a_sound_tree(tmp_path: Path) -> None:
             "kernel: use run_limited of module_utils._lib.command",
         ),
         (
+            "plugin_utils/_plan/fabric.py",
+            "def ended(process):\n    process.kill()\n    return process.communicate()\n",
+            "plugin_utils._plan.fabric line 3: process.communicate waits without a limit: give it a timeout",
+        ),
+        (
             "action/other.py",
             f"from {OURS}.action.netplan_apply import ActionModule\n",
             "action.other imports action.netplan_apply: action must not read action",

@@ -186,6 +186,29 @@ def test_an_engine_that_does_not_start_gives_the_host_back(host: Host) -> None:
     assert host.turns.answer("embed", True)[0] > 100
 
 
+def test_a_group_that_does_not_stop_keeps_no_other_from_it(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the own group stays away while there is no memory for it."""
+    woken(host)
+    config = json.loads((host.folder / "g/serving.json").read_text())
+    config["on_demand_groups"] = {"clip": POLICY, "embed": POLICY}
+    (host.folder / "g/serving.json").write_text(json.dumps(config))
+    (host.folder / "gclip").mkdir()
+    (host.folder / "gclip/serving.json").write_text(json.dumps({"unit": "vllmclip.service", "on_demand": True}))
+    clip = Systemd()
+    allowed: list[bool] = []
+
+    def stubborn(argv: list[str], seconds: float) -> tuple[int, str, str]:
+        return (1, "", "no") if "stop" in argv and not allowed else clip(argv, seconds)
+
+    monkeypatch.setitem(host.systemd, "clip", stubborn)
+    with pytest.raises(control.ControlError):
+        host.begin().recover()
+    assert (clip.unit["ActiveState"], *host.active) == ("active", "inactive", "inactive")
+    allowed.append(True)
+    host.begin().recover()
+    assert (clip.unit["ActiveState"], *host.active) == ("inactive", "activating", "inactive")
+
+
 def test_an_order_that_systemd_refuses_leaves_the_own_group(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     answered = host.systemd["embed"]
 

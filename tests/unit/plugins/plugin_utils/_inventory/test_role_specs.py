@@ -112,6 +112,31 @@ def test_what_a_validator_would_convert_with_a_loss_is_refused():
         assert words in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("engine_env", True, "engine_env: True is no dict"),
+        ("engine_env", {"a": None}, "engine_env.a: it is empty (null); remove the line"),
+        ("engine_env", {"a": True}, "engine_env.a: True is not a number"),
+        ("engine_list", 3, "engine_list: 3 is no list"),
+        ("engine_list", [{"a": 1}, None], "engine_list[1]: it is no mapping"),
+        ("engine_list", [{"a": 1}, {"b": None}], "engine_list[1].b: it is empty (null)"),
+        ("engine_list", [{"b": False}], "engine_list[0].b: False is not a number"),
+    ],
+)
+def test_what_a_validator_cannot_read_or_lets_pass_within_a_variable_is_refused(name, value, words):
+    """It ends with a traceback where a mapping is a boolean, and takes nulls and booleans for numbers."""
+    [problem] = problems(**{name: value})
+    assert words in problem
+
+
+@pytest.mark.parametrize("value", [None, True, False, {"gcs": None}, {"metrics_export": True}])
+def test_ports_of_ray_are_numbers(value):
+    [problem] = of_collection().problems({"a": {"ray_node_ports": value}})
+    assert "ray_node_ports" in str(problem)
+    assert not list(of_collection().problems({"a": {"ray_node_ports": {"metrics_export": 6395}}}))
+
+
 def test_options_that_were_not_given_are_not_there():
     specs = RoleSpecs(SPECS)
     assert specs.value("engine_env", {"a": "1"}) == {"a": 1}
