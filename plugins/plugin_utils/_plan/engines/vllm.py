@@ -52,8 +52,8 @@ class PlannedVllm(PlannedEngine):
         return vllm_args.to_acknowledge(args)
 
     def option_problems(self, asked: Mapping[str, Any], table: Mapping[str, Any]) -> list[Finding]:
-        found = engine_version.problems(asked.get("needs") or {}, str(table[self.name]), asked["arguments"])
-        found = [*found, *vllm_args.check(asked["arguments"], table, asked.get("acknowledged") or [])]
+        found = [*engine_version.problems(asked.get("needs") or {}, str(table[self.name]), asked["arguments"])]
+        found += vllm_args.check(asked["arguments"], table, asked.get("acknowledged") or [])
         return [*found, *vllm_args.check_environment(asked.get("environment") or {})]
 
     def command(self, serving: Serving) -> list[str]:
