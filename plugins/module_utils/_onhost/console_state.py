@@ -299,6 +299,12 @@ def _quotient(part: float | None, of: float | None) -> float | None:
     return found if found is not None and abs(found) <= LARGEST else None
 
 
+def _age(seconds: float) -> str:
+    """A long time without its minutes."""
+    hours = int(seconds // 3600)
+    return f"{hours // 24} days" if hours > 48 else f"{hours} h" if hours > 2 else loads.duration(seconds)
+
+
 def _state(facts: GroupFacts, updated: float | None, now: float) -> tuple[str, str]:
     """A word for the state, and why it is ``unknown``.
 
@@ -312,9 +318,9 @@ def _state(facts: GroupFacts, updated: float | None, now: float) -> tuple[str, s
     if facts.state.get("version") != watchdog.VERSION or not isinstance(told, str) or updated is None:
         return "unknown", "Its watchdog speaks another version than this page: run site.yml."
     if now - updated > OLD * 3:
-        return "unknown", f"The last word of its watchdog is {loads.duration(now - updated)} old."
+        return "unknown", f"The last word of its watchdog is {_age(now - updated)} old."
     if updated - now > OLD * 3:
-        return "unknown", f"The word of its watchdog is from {loads.duration(updated - now)} ahead: a clock was set."
+        return "unknown", f"The word of its watchdog is from {_age(updated - now)} ahead: a clock was set."
     return "draining" if facts.draining and facts.state.get("healthy") else printable(told)[:40], ""
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import jinja2
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import state_words
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import bench, screen, topology
 
 GIB = 1024**3
@@ -248,6 +249,7 @@ def page(
         .render(
             cluster=status["cluster"],
             serving=status["serving"],
+            state_word=state_words.word(state, bool(status["serving"].get("healthy"))),
             state_kind="pass" if state == "serving" else ("info" if state in ("asleep", "absent") else "fail"),
             ray=status["ray"],
             taken=status["taken"],

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import state_words
+
 GIB = 1024**3
 
 
@@ -84,7 +86,8 @@ def _serving_lines(status: Mapping[str, Any]) -> list[str]:
 
 def _group_lines(heading: str, serving: Mapping[str, Any], ray: Mapping[str, Any]) -> list[str]:
     since = f" for {duration(serving['since_seconds'])}" if serving.get("since_seconds") else ""
-    lines = [f"{heading}: {serving['state'].upper()}{since}"]
+    word = state_words.word(serving["state"], bool(serving.get("healthy")))
+    lines = [f"{heading}: {word.upper()}{since}"]
     if serving.get("model"):
         split = f"TP={serving['tensor_parallel']} PP={serving['pipeline_parallel']}"
         newest = _newest_completion(serving.get("completion") or {})

@@ -13,6 +13,7 @@ import contextlib
 import http.server
 import json
 import os
+import re
 import signal
 import socket
 import socketserver
@@ -34,6 +35,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import topology
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.integration.nginx.test_front import JS_MODULE, MODULE, NGINX
 from tests.unit.plugins.module_utils.serving_head import Systemd
@@ -42,9 +44,11 @@ from tests.unit.plugins.plugin_utils._plan.test_door import CONF
 from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan
 from tests.unit.ports import free_port
 from tests.unit.servers import serving
+from tools import browser
 
 __all__ = ["variables"]
 PAGE = Path(__file__).parents[3] / "roles" / "console" / "files" / "page"
+PICTURES = os.environ.get("PAGE_PICTURES", "")
 KEY, LOOKS, OPERATES, CHATS = "k" * 20, "v" * 20, "o" * 20, "c" * 20
 NAMES = ("spark-01", "spark-02", "spark-03")
 EXPORTER = """\
@@ -107,6 +111,8 @@ class Cluster:
         self.groups = [{"name": "cluster", "beside": "", "head": NAMES[0], "here": True, "hosts": list(NAMES)}]
         #: why the front proxy is not loaded anew
         self.refuses = ""
+        #: seconds by which the clock of the head's page is ahead
+        self.ahead = 0.0
         #: groups that were woken
         self.woken: list[str] = []
         self.nginx: subprocess.Popen[bytes] | None = None
@@ -304,7 +310,7 @@ def page_process(cluster: Cluster) -> Iterator[console_service.ConsoleCollector]
     guard = console_hands.ConsoleGuard(hands, watchdog_hands.Hands())
     threading.Thread(target=guard.serve, args=(theirs,), daemon=True).start()
     remote = console_hands.ConsoleRemote(ours)
-    collector = console_service.ConsoleCollector(config, remote, cluster.fetch)
+    collector = console_service.ConsoleCollector(config, remote, cluster.fetch, lambda: time.time() + cluster.ahead)
     server = console_service.ConsoleServer(f"{cluster.folder}/console/console.sock", "root")
     server.collector, server.hands = collector, remote
     ended = threading.Event()
@@ -334,6 +340,7 @@ def _cluster(tmp_path: Path, variables: dict[str, Any], monkeypatch: pytest.Monk
     planned(variables)
     for name, folder in (("RUN", "run"), ("ETC", "etc"), ("LASTING", "lasting")):
         monkeypatch.setattr(places, name, str(tmp_path / folder))
+    monkeypatch.setattr(places, "DECLARED", str(tmp_path / "etc" / "cluster.json"))
     cluster.config(socket=places.OWN.socket)
     cluster.state("serving")
     cluster.loaded(240.0, 363.0, 255.0)
@@ -357,3 +364,52 @@ def _cluster(tmp_path: Path, variables: dict[str, Any], monkeypatch: pytest.Monk
         finally:
             cluster.nginx.terminate()
             cluster.nginx.wait(60)
+
+
+@pytest.fixture(name="chromium", scope="session")
+def _chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=browser.program(), args=["--no-sandbox"])
+        yield made
+        made.close()
+
+
+class Watched:
+    """A tab, and all that it must not do."""
+
+    def __init__(self, page: Page, port: int) -> None:
+        self.page = page
+        self.dialogs: list[str] = []
+        self.foreign: list[str] = []
+        self.errors: list[str] = []
+        page.on("dialog", lambda dialog: (self.dialogs.append(dialog.message), dialog.dismiss()))
+        own = f"http://127.0.0.1:{port}/"
+        page.on(
+            "request", lambda request: self.foreign.append(request.url) if not request.url.startswith(own) else None
+        )
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+
+    def is_well(self) -> None:
+        # a picture is made with a style of its own, which the policy refuses
+        errors = [] if PICTURES else self.errors
+        assert (self.dialogs, self.foreign, errors) == ([], [], [])
+
+
+@pytest.fixture(name="tab")
+def _tab(chromium: Browser, cluster: Cluster) -> Iterator[Watched]:
+    context = chromium.new_context(viewport={"width": 1366, "height": 900})
+    watched = Watched(context.new_page(), cluster.port)
+    yield watched
+    context.close()
+    watched.is_well()
+
+
+def sign_in(tab: Watched, cluster: Cluster, key: str = OPERATES) -> Page:
+    tab.page.goto(cluster.url)
+    tab.page.get_by_label("API key").fill(key)
+    tab.page.get_by_role("button", name="Show the cluster").click()
+    return tab.page
+
+
+def verdict(page: Page, text: str | re.Pattern[str]) -> None:
+    expect(page.locator("h1")).to_have_text(text, timeout=15000)

@@ -171,6 +171,7 @@ export function Chat({ models, token }) {
     : html`<span class="small soft">${model ? `with ${model.model}` : ''}</span>`}</header>
     <div class="talk" role="log" aria-label="Conversation" tabindex="0" ref=${log}>
       ${!model && html`<p class="none">There is no model to talk to yet.</p>`}
+      ${model && !waits && !turns.length && html`<p class="none">Nothing said yet. An answer comes here as it is written, with its speed below it.</p>`}
       ${waits && html`<p class="none">${waits} What you write here is kept and can be sent then.</p>`}
       ${turns.map((turn, index) => turn.role === 'user' ? html`<p class="me" key=${index}>${turn.text}</p>` : html`<${Answer} key=${index} turn=${turn}/>`)}
     </div>
@@ -178,9 +179,9 @@ export function Chat({ models, token }) {
       <div><label class="vh" for="q">Message</label><textarea id="q" rows="1" disabled=${!model} placeholder=${model ? 'Ask the model something' : 'No model yet'} value=${draft} onInput=${event => setDraft(event.target.value)} onKeyDown=${typed}></textarea></div>
       ${busy ? html`<button type="button" class="main" onClick=${() => running.current.abort()}>Stop</button>` : html`<button class="main" disabled=${!model || !!waits || !draft.trim()}>Send</button>`}
     </form>
-    <details class="system small"><summary>System prompt${turns.length ? html`, <button type="button" class="quiet icon" onClick=${() => setTurns([])} disabled=${busy}>new conversation</button>` : ''}</summary>
+    <details class="system small"><summary>System prompt</summary>
       <label class="vh" for="system">System prompt</label><textarea id="system" value=${system} onInput=${event => setSystem(event.target.value)}></textarea></details>
-    <p class="small soft">Nothing is stored; the conversation ends with this tab.</p>
+    <p class="small soft">Nothing is stored; the conversation ends with this tab.${turns.length ? html` <button type="button" class="quiet icon" onClick=${() => setTurns([])} disabled=${busy}>New conversation</button>` : ''}</p>
     ${model && html`<div class="end"><h3>From your programs</h3><${Command} text=${`${base}/v1`}/>
       <div><label class="vh" for="with">With</label><select id="with" value=${snippet} onChange=${event => setSnippet(event.target.value)}>${Object.keys(texts).map(name => html`<option value=${name} selected=${name === snippet}>${name}</option>`)}</select></div>
       <div class="cmd"><code>${texts[snippet]}</code><${Copy} text=${texts[snippet]}/></div></div>`}

@@ -1,6 +1,7 @@
 // The page of a cluster. It asks for one document each two seconds and draws it; it keeps no secret beyond the tab.
 import { html, render, useEffect, useRef, useState } from './vendor/preact.js'
 import { Chat, Command } from './chat.js'
+import { WORDS, word } from './words.js'
 import { OLD, VERBS, actions, clock, costs, count, disk, duration, figure, first, gib, halves, loads, named, pace, parts, tone, unreadable, verdict, worries } from './state.js'
 
 const SHAPES = {
@@ -69,7 +70,7 @@ function Gate({ problem, enter }) {
     return () => { over = true; clearInterval(timer) }
   }, [])
   const known = health === 'serving' ? 'good' : health === 'loading' ? 'busy' : health ? 'warn' : 'away'
-  return html`<main id="main"><div class="gate"><div class=${`state tone-${tone(known)}`}><${Shape} name=${known}/><h1>${health ? health[0].toUpperCase() + health.slice(1) : 'No news'}</h1></div>
+  return html`<main id="main"><div class="gate"><div class=${`state tone-${tone(known)}`}><${Shape} name=${known}/><h1>${health ? word(health, false) : 'No news'}</h1></div>
     <p class="soft">This is what everybody on the network may know. The rest needs a key.</p>
     <form onSubmit=${event => { event.preventDefault(); if (text.trim()) enter(text.trim()) }}>
       ${problem && html`<p class="err" role="alert"><${Shape} name="bad"/><span>${problem}</span></p>`}
@@ -162,12 +163,12 @@ function Chart({ title, lines, unit }) {
     <div class="axis"><span>${duration((lines[0] ? lines[0][1].length : 0) * 5)} ago</span><span>now</span></div></figure>`
 }
 
-function Traffic({ doc, right, ask }) {
+function Traffic({ doc, right, own, ask }) {
   const series = name => Object.entries(doc.history.series).filter(([key]) => key.startsWith(`${name}/`)).map(([key, values]) => [key.slice(name.length + 1), values])
   return html`<section id="traffic" aria-labelledby="h2t"><header><h2 id="h2t">Traffic</h2><span class="small soft">the last hour</span></header>
     <div class="charts"><${Chart} title="Tokens a second" lines=${series('tokens_per_second')} unit=""/><${Chart} title="Requests, running" lines=${series('running')} unit=""/><${Chart} title="First token" lines=${series('first_token')} unit=" s"/></div>
     <table class="keys"><caption class="vh">Requests and tokens by key</caption><thead><tr><th scope="col">Key</th><th scope="col" class="num">Requests</th><th scope="col" class="num few">Refused</th><th scope="col" class="num">Tokens</th><th scope="col" class="opt">Limit</th>${right === 'operate' && html`<th scope="col"><span class="vh">Block</span></th>`}</tr></thead><tbody>
-    ${doc.keys.map(key => html`<tr key=${key.name}><th scope="row">${key.name || (right === 'operate' ? '—' : 'all keys')}${key.blocked && html` <span class="tone-bad">blocked</span>`}</th><td class="num">${figure(key.requests)}</td><td class="num few">${figure(key.refused)}</td><td class="num">${figure(key.tokens)}</td><td class="opt small soft">${Object.entries(key.limits).map(([period, both]) => `${figure(both.used ?? 0)} of ${figure(both.limit)} a ${period}`).join(', ') || '—'}</td>${right === 'operate' && html`<td class="num">${key.known && key.name !== 'default' && html`<button type="button" class="quiet" onClick=${() => ask({ verb: key.blocked ? 'unblock' : 'block', key })}>${key.blocked ? 'Unblock' : 'Block'}<span class="vh"> ${key.name}</span></button>`}</td>`}</tr>`)}
+    ${doc.keys.map(key => html`<tr key=${key.name}><th scope="row">${key.name || (right === 'operate' ? '—' : 'all keys')}${key.blocked && html` <span class="tone-bad">blocked</span>`}</th><td class="num">${figure(key.requests)}</td><td class="num few">${figure(key.refused)}</td><td class="num">${figure(key.tokens)}</td><td class="opt small soft">${Object.entries(key.limits).map(([period, both]) => `${figure(both.used ?? 0)} of ${figure(both.limit)} a ${period}`).join(', ') || '—'}</td>${right === 'operate' && html`<td class="num">${key.known && key.name !== 'default' && key.name !== own && html`<button type="button" class="quiet" onClick=${() => ask({ verb: key.blocked ? 'unblock' : 'block', key })}>${key.blocked ? 'Unblock' : 'Block'}<span class="vh"> ${key.name}</span></button>`}</td>`}</tr>`)}
     ${doc.keys.length === 0 && html`<tr><td colspan="6" class="soft">Nobody has asked yet.</td></tr>`}</tbody></table></section>`
 }
 
@@ -289,12 +290,15 @@ function Page() {
     <button type="button" class="quiet icon" onClick=${dark} aria-label="Light or dark">◐</button><button type="button" class="quiet" onClick=${() => leave('')}>Sign out</button></div></div></header>
   <main id="main">
     ${stale && html`<section id="stale" class="fix tone-bad"><p role="alert"><b>No news from ${doc.host} for ${duration(age)}.</b> What you see is from ${clock(doc.time)}. ${news.problem} The page asks again by itself; serving does not depend on it.</p></section>`}
-    ${group ? html`<${Now} doc=${doc} group=${group} now=${head} pin=${pin} ask=${ask}/>` : html`<section id="now"><h1>Nothing is served yet</h1></section>`}
-    <${Hosts} doc=${doc}/><${Chat} models=${models} token=${token}/><${Traffic} doc=${doc} right=${news.right} ask=${ask}/>${group && html`<${Events} doc=${doc} group=${group} token=${token}/>`}
+    ${pinned && group && group.name !== pinned && html`<section class="fix tone-warn"><p role="status"><b>${pinned}</b> is not a serving group of this cluster any more. <button type="button" class="quiet" onClick=${() => pin('')}>Understood</button></p></section>`}
+    ${group ? html`<${Now} doc=${doc} group=${group} now=${head} pin=${pin} ask=${ask}/>` : html`<section id="now"><h1>${WORDS.absent}</h1><p class="say">site.yml sets up what the inventory wants to be served.</p></section>`}
+    <${Hosts} doc=${doc}/><${Chat} models=${models} token=${token}/><${Traffic} doc=${doc} right=${news.right} own=${news.key} ask=${ask}/>${group && html`<${Events} doc=${doc} group=${group} token=${token}/>`}
     <${Elsewhere} doc=${doc}/>
     <footer><span>sparkthor.cluster ${doc.release}</span><span>state of ${clock(doc.time)}</span></footer></main>
   ${toast && html`<div class="toast" role="status">${toast}</div>`}
   ${wish && html`<${Ask} key=${wish.verb} wish=${wish} doc=${doc} token=${token} say=${say} close=${() => setWish(null)}/>`}`
 }
 
-render(html`<${Page}/>`, document.getElementById('page'))
+const root = document.getElementById('page')
+root.replaceChildren()
+render(html`<${Page}/>`, root)

@@ -1,4 +1,5 @@
 // What a state document means, in words. Nothing here touches the page.
+import { WORDS, word } from './words.js'
 
 /** The document that this page knows; the server says which one it sends. */
 export const SCHEMA = 1
@@ -107,39 +108,40 @@ export function verdict(group, now) {
   const since = group.since === null ? null : now - group.since
   const spell = duration(since)
   const where = group.hosts.length === 1 ? 'one host' : `${group.hosts.length} hosts`
+  const own = word(group.state, group.healthy)
   const asked = 'Requests get 503 with Retry-After until it answers.'
   switch (group.state) {
     case 'serving': {
       const proof = group.proof.age === null ? '' :
         ` The last proof is ${duration(group.proof.age)} old${group.proof.seconds === null ? '' : `: one token in ${figure(group.proof.seconds)} s`}.`
-      if (group.without.length) return { shape: 'warn', title: 'Serving the smaller model', verdict: 'Serving the smaller model',
+      if (group.without.length) return { shape: 'warn', title: WORDS.smaller, verdict: WORDS.smaller,
         say: `${model} answers without ${list(group.without)}. The full model starts again when it is back.${proof}` }
-      return { shape: 'good', title: 'Serving', verdict: 'Serving', say: `${model} on ${where} for ${spell}.${proof}` }
+      return { shape: 'good', title: own, verdict: own, say: `${model} on ${where} for ${spell}.${proof}` }
     }
     case 'starting':
     case 'loading': {
       const percent = group.percent === null ? '' : ` ${group.percent} %`
-      return { shape: 'busy', title: `Loading${percent}`, verdict: `Loading${percent}`, say: `${model} has been starting on ${where} for ${spell}. ${eta(group)}${asked}` }
+      return { shape: 'busy', title: `${own}${percent}`, verdict: `${own}${percent}`, say: `${model} has been starting on ${where} for ${spell}. ${eta(group)}${asked}` }
     }
     case 'draining':
-      return { shape: 'drain', title: 'Draining', verdict: `Draining: ${count((group.running || 0) + (group.waiting || 0), 'request')} left`,
+      return { shape: 'drain', title: own, verdict: `${own}: ${count((group.running || 0) + (group.waiting || 0), 'request')} left`,
         say: 'New requests get 503 with Retry-After. Those that run may end.' }
     case 'restarting':
-      return { shape: 'busy', title: 'Healing', verdict: 'Healing by itself', say: `${group.detail || 'The watchdog restarts the group.'} ${asked}` }
+      return { shape: 'busy', title: own, verdict: own, say: `${group.detail || 'The watchdog restarts the group.'} ${asked}` }
     case 'degraded':
-      if (group.healthy) return { shape: 'warn', title: 'Serving the smaller model', verdict: 'Serving the smaller model', say: `${group.detail || group.line} The full model starts again when all hosts are back.` }
-      return { shape: 'away', title: group.missing.length ? 'A host is away' : 'Degraded', verdict: group.missing.length ? `Not serving: ${list(group.missing)} ${group.missing.length > 1 ? 'are' : 'is'} away` : 'Degraded',
+      if (group.healthy) return { shape: 'warn', title: own, verdict: own, say: `${group.detail || group.line} The full model starts again when all hosts are back.` }
+      return { shape: 'away', title: own, verdict: group.missing.length ? `${own}: ${list(group.missing)} ${group.missing.length > 1 ? 'are' : 'is'} away` : own,
         say: `${group.detail || group.line} It goes on by itself when all hosts are back.` }
     case 'stopped':
-      return { shape: 'idle', title: 'Stopped', verdict: 'Stopped', say: `${group.stopped || group.detail || 'Somebody stopped it'}. It stays stopped, also after reboots, until somebody starts it.` }
+      return { shape: 'idle', title: own, verdict: own, say: `${group.stopped || group.detail || 'Somebody stopped it'}. It stays stopped, also after reboots, until somebody starts it.` }
     case 'asleep':
-      return { shape: 'moon', title: 'Asleep', verdict: 'Asleep', say: group.stopped ? `${group.stopped}.` : `${model} starts when it is asked for.` }
+      return { shape: 'moon', title: own, verdict: own, say: group.stopped ? `${group.stopped}.` : `${model} starts when it is asked for.` }
     case 'maintenance':
-      return { shape: 'idle', title: 'Stopped', verdict: 'Stopped for maintenance', say: group.detail || group.line }
+      return { shape: 'idle', title: own, verdict: own, say: group.detail || group.line }
     case 'unknown':
-      return { shape: 'away', title: 'Unknown', verdict: 'Nothing is known of it', say: `${group.problem} On the head, journalctl -u ${group.id ? `sparkthor-watchdog-${group.id}` : 'sparkthor-watchdog'} has more.` }
+      return { shape: 'away', title: own, verdict: own, say: `${group.problem} On the head, journalctl -u ${group.id ? `sparkthor-watchdog-${group.id}` : 'sparkthor-watchdog'} has more.` }
     default:
-      return { shape: group.healthy ? 'good' : 'warn', title: group.state, verdict: group.state, say: group.detail || group.line }
+      return { shape: group.healthy ? 'good' : 'warn', title: own, verdict: own, say: group.detail || group.line }
   }
 }
 

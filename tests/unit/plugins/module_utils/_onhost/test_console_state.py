@@ -116,6 +116,8 @@ def test_a_word_for_what_a_group_does(more: dict[str, Any], state: str) -> None:
         ({"version": 2, "state": "serving", "updated": 100.0}, "another version"),
         ({"version": 1, "state": "serving", "updated": -100.0}, "The last word of its watchdog is 3 min 20 s old."),
         ({"version": 1, "state": "serving", "updated": 3700.0}, "is from 60 min 00 s ahead: a clock was set."),
+        ({"version": 1, "state": "serving", "updated": 100.0 - 5 * 3600}, "is 5 h old."),
+        ({"version": 1, "state": "serving", "updated": 100.0 - 9e7}, "is 1041 days old."),
         ({"version": 1, "state": "serving", "updated": 130.0}, ""),
     ],
 )

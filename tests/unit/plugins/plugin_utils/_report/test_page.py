@@ -204,3 +204,11 @@ def test_the_live_page_of_the_head_is_a_click_away() -> None:
     data = captured("4spark")
     data["status"]["serving"]["page"] = "http://192.168.1.11:8000/console/"
     assert checked(made(data)).addresses == ["data:,", "http://192.168.1.11:8000/console/"]
+
+
+def test_the_state_has_the_word_of_the_page_on_the_head() -> None:
+    data = captured("4spark")
+    data["status"]["serving"].update(state="degraded", healthy=True, line="without spark-04")
+    assert "Serving the smaller model" in made(data)
+    data["status"]["serving"]["healthy"] = False
+    assert "Not serving" in made(data)

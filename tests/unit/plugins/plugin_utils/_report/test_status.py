@@ -23,6 +23,12 @@ def test_a_healthy_cluster_has_nothing_to_fix(outcomes):
     assert "last completion 4 s ago in 0.12 s" in text
 
 
+def test_the_state_has_the_word_of_the_page_on_the_head(outcomes):
+    document = made(outcomes)
+    document["serving"]["state"] = "restarting"
+    assert "HEALING BY ITSELF for 1 h 1 min" in screen.render(document)
+
+
 def test_a_host_that_was_renamed_by_hand_is_named(outcomes):
     node = outcomes["spark-02"]["status"]["node"]
     node.update(hostname="kitchen", declared={"hostname": "spark-02"})

@@ -1,0 +1,34 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# runs on the host without Ansible as well:
+# pylint: disable=ansible-bad-function
+"""What a serving group does, in the words that status.yml, the report and the page share.  Pure."""
+
+from __future__ import annotations
+
+from . import watchdog
+
+#: nobody says how it is; nothing is set up to be served
+UNKNOWN, ABSENT = "unknown", "absent"
+#: serves without a host of its own
+SMALLER = "smaller"
+#: roles/console/files/page/words.js has the same for browsers
+WORDS = {
+    watchdog.SERVING: "Serving",
+    watchdog.LOADING: "Loading",
+    watchdog.STARTING: "Starting",
+    watchdog.DEGRADED: "Not serving",
+    SMALLER: "Serving the smaller model",
+    watchdog.RESTARTING: "Healing by itself",
+    watchdog.DRAINING: "Draining",
+    watchdog.MAINTENANCE: "Stopped for maintenance",
+    watchdog.STOPPED: "Stopped",
+    watchdog.ASLEEP: "Asleep",
+    UNKNOWN: "Unknown",
+    ABSENT: "Nothing is set up",
+}
+
+
+def word(state: str, healthy: bool = False) -> str:
+    """For a person; a state that nobody here knows is its own word."""
+    return WORDS.get(SMALLER if state == watchdog.DEGRADED and healthy else state, state)

@@ -1,0 +1,204 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The page for everybody: screen readers, keyboards, slow phones; and what it says when its sources are no good.
+
+axe/axe.min.js is axe-core 4.14.1 of Deque Systems as npm has it, MPL-2.0 (axe/LICENSE); it is for these tests alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.integration.page.conftest import EXPORTER, OPERATES, PAGE, Cluster, Watched, sign_in, verdict
+from tests.integration.page.test_browser import STATES
+
+AXE = Path(__file__).parent / "axe" / "axe.min.js"
+AXE_SHA256 = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
+#: of what axe calls an impact, those that keep people out
+SERIOUS = ("serious", "critical")
+#: a phone on a slow 4G: bytes a second down and up, seconds there and back, times that its processor is slower
+DOWN, UP, ROUND_TRIP, SLOWER = 200_000, 90_000, 0.15, 4
+
+
+def amiss(page: Page) -> list[str]:
+    """What axe finds: rule, impact and the first place."""
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+    return [
+        f"{one['id']} ({one['impact']}): {one['nodes'][0]['html'][:120]}" for one in found if one["impact"] in SERIOUS
+    ]
+
+
+def look(page: Page, where: str) -> list[str]:
+    """The same on a phone and on a desk, in both colour schemes."""
+    found = []
+    for width, scheme in itertools.product((390, 1366), ("light", "dark")):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        found += [f"{where}, {width} px, {scheme}: {told}" for told in amiss(page)]
+    return found
+
+
+@pytest.fixture(name="open_tab")
+def _open_tab(chromium: Browser, cluster: Cluster) -> Iterator[Watched]:
+    """A tab in which axe may run, which the page's own policy refuses."""
+    context = chromium.new_context(bypass_csp=True)
+    yield Watched(context.new_page(), cluster.port)
+    context.close()
+
+
+def test_axe_is_what_its_publisher_has() -> None:
+    assert hashlib.sha256(AXE.read_bytes()).hexdigest() == AXE_SHA256
+
+
+def test_no_state_keeps_anybody_out(open_tab: Watched, cluster: Cluster) -> None:
+    """axe-core without a serious finding: the login, each state, a conversation, a dialog."""
+    page = open_tab.page
+    page.goto(cluster.url)
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = look(page, "login")
+    sign_in(open_tab, cluster)
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    for name, (told, words) in STATES.items():
+        cluster.state(**told)
+        verdict(page, words)
+        found += look(page, name)
+    cluster.state("serving")
+    cluster.hosts["spark-02"] = EXPORTER.format(disk=20000000000, link=0)
+    verdict(page, "Serving")
+    expect(page.locator(".worries")).to_contain_text("no carrier", timeout=15000)
+    page.get_by_label("Message").fill("The capital of France?")
+    page.keyboard.press("Enter")
+    expect(page.locator("#chat .it")).to_contain_text("Paris")
+    page.locator(".elsewhere summary").click()
+    found += look(page, "a worry, a chat")
+    page.get_by_role("button", name="Stop…").click()
+    found += look(page, "dialog")
+    assert found == []
+
+
+def test_axe_finds_what_is_amiss(open_tab: Watched, cluster: Cluster) -> None:
+    page = sign_in(open_tab, cluster)
+    verdict(page, "Serving")
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    page.evaluate("document.querySelector('label[for=q]').remove(), document.querySelector('#q').placeholder = ''")
+    assert [one for one in amiss(page) if one.startswith("label ")]
+
+
+def test_by_keyboard_alone(tab: Watched, cluster: Cluster) -> None:
+    page = tab.page
+    page.goto(cluster.url)
+    page.keyboard.press("Tab")
+    page.keyboard.type(OPERATES)
+    page.keyboard.press("Enter")
+    verdict(page, "Serving")
+    page.get_by_role("button", name="Restart").focus()
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_be_visible()
+    assert page.evaluate("document.querySelector('dialog').contains(document.activeElement)")
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    assert page.evaluate("document.activeElement.textContent") == "Restart"
+
+
+def test_the_page_is_light_on_the_wire(tab: Watched, cluster: Cluster) -> None:
+    """All of it in 60 kB as the front proxy sends it."""
+    page = sign_in(tab, cluster)
+    verdict(page, "Serving")
+    told = page.evaluate(
+        "[...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]"
+        ".map(one => [one.name.split('/').pop(), one.encodedBodySize, one.decodedBodySize])"
+    )
+    files = {name: (sent, whole) for name, sent, whole in told if re.search(r"(^|\.html|\.js|\.css)$", name)}
+    assert sorted(filter(None, files)) == sorted(
+        path.name for path in PAGE.rglob("*") if path.suffix in (".js", ".css")
+    )
+    assert sum(sent for sent, _whole in files.values()) < 60_000, files
+    for name, (sent, whole) in files.items():
+        assert whole < 500 or sent < whole, (name, sent, whole)
+
+
+def test_a_slow_phone_sees_something_within_a_second(chromium: Browser, cluster: Cluster) -> None:
+    """Of three first visits the fastest: what else this machine does is not the page's."""
+    painted = []
+    for _visit in range(3):
+        context = chromium.new_context(viewport={"width": 390, "height": 844})
+        page = context.new_page()
+        tools = context.new_cdp_session(page)
+        tools.send("Network.enable")
+        conditions = {
+            "offline": False,
+            "latency": ROUND_TRIP * 1000,
+            "downloadThroughput": DOWN,
+            "uploadThroughput": UP,
+        }
+        tools.send("Network.emulateNetworkConditions", conditions)
+        tools.send("Emulation.setCPUThrottlingRate", {"rate": SLOWER})
+        page.goto(cluster.url)
+        expect(page.get_by_label("API key")).to_be_visible(timeout=30000)
+        paints = page.evaluate("performance.getEntriesByType('paint').map(one => [one.name, one.startTime])")
+        painted.append(dict(paints)["first-contentful-paint"])
+        context.close()
+    print(f"\nfirst paint after {', '.join(f'{one:.0f}' for one in painted)} ms")
+    assert min(painted) <= 1000
+
+
+def unlink(cluster: Cluster) -> None:
+    (cluster.folder / "run" / "state.json").unlink()
+
+
+def jump(cluster: Cluster, seconds: float) -> None:
+    cluster.ahead = seconds
+
+
+@pytest.mark.parametrize(
+    ("befalls", "said"),
+    [
+        (unlink, "Its watchdog has said nothing yet."),
+        (lambda cluster: cluster.state("serving", version=0), "speaks another version than this page: run site.yml."),
+        (lambda cluster: jump(cluster, 7200), "The last word of its watchdog is"),
+        (lambda cluster: jump(cluster, -7200), "ahead: a clock was set."),
+    ],
+)
+def test_a_source_that_is_no_good_is_said(
+    tab: Watched, cluster: Cluster, befalls: Callable[[Cluster], None], said: str
+) -> None:
+    page = sign_in(tab, cluster)
+    verdict(page, "Serving")
+    befalls(cluster)
+    verdict(page, "Unknown")
+    expect(page.locator("#now .say")).to_contain_text(said)
+    expect(page.locator("#now .say")).to_contain_text("journalctl -u sparkthor-watchdog has more")
+    # the rest is there
+    expect(page.locator("#hosts")).to_contain_text("spark-03")
+    cluster.ahead = 0.0
+    cluster.state("serving")
+    verdict(page, "Serving")
+
+
+def test_a_group_that_is_gone_is_said(tab: Watched, cluster: Cluster) -> None:
+    other = {"name": "embed", "beside": "embed", "head": "spark-01", "here": True, "hosts": ["spark-01"]}
+    cluster.groups.append(other)
+    page = sign_in(tab, cluster)
+    page.get_by_role("button", name="Show cluster").click()
+    verdict(page, "cluster: Serving")
+    gone = cluster.groups.pop(0)
+    expect(page.locator("main")).to_contain_text(
+        "cluster is not a serving group of this cluster any more", timeout=15000
+    )
+    verdict(page, "Unknown")
+    page.get_by_role("button", name="Understood").click()
+    expect(page.locator("main")).not_to_contain_text("any more")
+    cluster.groups.clear()
+    verdict(page, "Nothing is set up")
+    expect(page.locator("#hosts")).to_contain_text("spark-03")
+    cluster.groups.append(gone)
+    verdict(page, "Serving")
