@@ -38,13 +38,13 @@ class ActionModule(Action):
 
     def _have_wheels(self, arguments: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
         """The wheels for this host on the controller; a download there is no change of the host."""
-        engine, download = _wheels.read_engine_of(arguments), boolean(arguments.get("download", True))
-        target = _wheels.target_of(node)
+        target, download = _wheels.target_of(node), boolean(arguments.get("download", True))
         if target is None:
             raise AnsibleActionFail(
                 f"host {self.host}: the fact sparkthor_node with its Python, machine and C library is needed: "
                 "run sparkthor.cluster.node_info first"
             )
+        engine = _wheels.read_engine_of(arguments, target)
         folder = _wheels.wheel_folder(str(arguments.get("wheel_dir") or ""), target)
         missing = _wheels.missing_wheels(engine, folder, target)
         check_mode = self._task.check_mode

@@ -25,8 +25,8 @@ class ActionModule(push.StoreAction):
     ERRORS = (EngineError, fanout.RunError)
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        engine, download = _wheels.read_engine_of(arguments), boolean(arguments.get("download", True))
-        target = self._target(arguments)
+        target, download = self._target(arguments), boolean(arguments.get("download", True))
+        engine = _wheels.read_engine_of(arguments, target)
         folder = _wheels.wheel_folder(str(arguments.get("wheel_dir") or ""), target)
         if self._task.check_mode and (missing := _wheels.missing_wheels(engine, folder, target)):
             return self._would_fetch(engine, folder, target, missing, download)

@@ -32,6 +32,23 @@ options:
     type: str
 """
 
+    # What an engine is made of that is no Python package.
+    PROGRAMS = r"""
+options:
+  engine:
+    description: Which engine it is, by its name in C(serving_engine).
+    type: str
+    default: ''
+    version_added: 0.2.0
+  programs:
+    description:
+      - Folder on the controller with the programs of an engine that is no Python package (C(llama_cpp)). They are made
+        into one wheel, and of O(requirements) uv alone is installed beside it.
+    type: str
+    default: ''
+    version_added: 0.2.0
+"""
+
     # How the engine comes to a host.
     INSTALLED = r"""
 options:

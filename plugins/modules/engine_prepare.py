@@ -20,6 +20,7 @@ description:
 extends_documentation_fragment:
   - sparkthor.cluster.internal
   - sparkthor.cluster.engine
+  - sparkthor.cluster.engine.programs
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.read_only
   - sparkthor.cluster.attributes.action

@@ -25,6 +25,7 @@ extends_documentation_fragment:
   - sparkthor.cluster.internal
   - sparkthor.cluster.engine
   - sparkthor.cluster.engine.installed
+  - sparkthor.cluster.engine.programs
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.diff
 options:
@@ -101,6 +102,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             **arguments.INSTALLED,
+            **arguments.PROGRAMS,
             "path": {"type": "path", "default": "/opt/sparkthor/venv"},
             "python": {"type": "str", "default": "/usr/bin/python3"},
             "verify": {"type": "str", "choices": ["fast", "full"], "default": "fast"},

@@ -14,6 +14,11 @@ SOURCES: dict[str, Any] = {
     "ray_version": {"type": "str"},
     "vllm_version": {"type": "str"},
 }
+#: an engine that is no lock but a few programs, and which engine it is
+PROGRAMS: dict[str, Any] = {
+    "engine": {"type": "str", "default": ""},
+    "programs": {"type": "str", "default": ""},
+}
 #: how it comes to a host
 INSTALLED: dict[str, Any] = {
     **SOURCES,

@@ -31,7 +31,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import cuda_kernels
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import cuda_kernels, program_kernels
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import (
     MARKER,
     EngineError,
@@ -428,7 +428,8 @@ def build(wanted: WantedVenv, wheel_dir: str, run: Runner, timeout: float) -> st
 
 
 def _libraries(venv: str, minor: str) -> dict[str, cuda_kernels.Kernels]:
-    return cuda_kernels.of_package(os.path.join(site_packages(venv, minor), "vllm"))
+    package = os.path.join(site_packages(venv, minor), "vllm")
+    return program_kernels.kernels_of(venv) or cuda_kernels.of_package(package)
 
 
 def _known_libraries(venv: str) -> Mapping[str, Any]:
@@ -455,6 +456,10 @@ def _check_kernels(wanted: WantedVenv, kernels: Mapping[str, Any]) -> list[str]:
     """What is to be said of the kernels of each library; refuses what cannot serve the model on this host."""
     found = {name: cuda_kernels.Kernels(*map(tuple, each)) for name, each in kernels.items()}
     version = wanted.pins.get("vllm", "")
+    if not version:
+        if unfit := program_kernels.unfit(wanted.kind, found):
+            raise EngineError(unfit)
+        return program_kernels.slow(wanted.kind, found)
     if problem := cuda_kernels.problem(wanted.kind, version, found, wanted.calls):
         device = cuda_kernels.DEVICES[wanted.kind]
         raise EngineError(
@@ -492,6 +497,7 @@ def missing_libraries(venv: str, minor: str, run: Runner) -> dict[str, str]:
     with contextlib.suppress(OSError):
         package = os.path.join(site, "vllm")
         wanted += [os.path.join(package, name) for name in sorted(os.listdir(package)) if name.endswith(".so")]
+    wanted += program_kernels.programs_of(venv)
     missing: dict[str, str] = {}
     for path in wanted:
         if os.path.exists(path):
@@ -581,6 +587,7 @@ def interesting(versions: Mapping[str, str]) -> dict[str, str]:
     names = (
         "vllm",
         "sglang",
+        "llama-cpp-programs",
         "ray",
         "torch",
         "transformers",

@@ -21,8 +21,9 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import machine
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import TIMED_OUT, run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Entry
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import programs, push
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.local_path import local
 
 #: seconds; a CUDA engine is several gigabytes
@@ -47,11 +48,16 @@ class WheelSet(NamedTuple):
         return total
 
 
-def read_engine_of(arguments: Mapping[str, Any]) -> Engine:
-    """The lock that the arguments of the engine's modules name."""
+def read_engine_of(arguments: Mapping[str, Any], target: Target) -> Engine:
+    """What the arguments of the engine's modules name: a lock, or programs, whose wheel is made here for the target."""
     names = ("requirements", "ray_version", "vllm_version")
     path, *versions = (str(arguments.get(name) or "") for name in names)
-    return read_engine(local(path), *versions)
+    served = registry.engine_of(arguments)
+    if not served.programs:
+        return read_engine(local(path), *versions)
+    engine = programs.read_programs(str(arguments.get("programs") or ""), served.programs, served.packages[0], path)
+    folder = wheel_folder(str(arguments.get("wheel_dir") or ""), target)
+    return programs.add_wheel(engine, served.programs, target, folder)
 
 
 def target_argument(engine: Engine, target: Target, wheels: WheelSet, node: Mapping[str, Any]) -> dict[str, Any]:

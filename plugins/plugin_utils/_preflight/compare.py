@@ -39,7 +39,7 @@ def _engine_venv(arguments: Arguments, variables: Mapping[str, Any]) -> Argument
     target = _wheels.target_of(node)
     if target is None:
         raise Unknown("the facts do not say what wheels this host needs")
-    engine = _wheels.read_engine_of(arguments)
+    engine = _wheels.read_engine_of(arguments, target)
     folder = _wheels.wheel_folder(str(arguments.get("wheel_dir") or ""), target)
     if _wheels.missing_wheels(engine, folder, target):
         raise Unknown(f"wheels are missing in {folder}")

@@ -148,6 +148,10 @@ class EngineOnHost:
     key_variable: str = ""
     #: distributions, by the names of their metadata folders, whose versions say which engine it is
     packages: tuple[str, ...] = ()
+    #: all that it is made of, where it is no Python package; the first of ``packages`` is the wheel with them
+    programs: tuple[str, ...] = ()
+    #: ending of the one file that the program is given, where a model's folder holds more; empty for the folder
+    ending: str = ""
     #: whether its head goes on answering about itself when an idle worker has died
     keeps_serving_when_worker_idle_dead: bool = False
     #: what to do about answers that make no sense, besides looking at the model's files

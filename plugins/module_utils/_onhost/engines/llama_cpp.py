@@ -107,6 +107,9 @@ LLAMA_CPP = EngineOnHost(
     # one that was started for embeddings alone refuses completions
     probes=(COMPLETION, ProbeRoute("/v1/embeddings", {"input": "1"}, "data")),
     key_variable="LLAMA_API_KEY",
+    packages=("llama-cpp-programs",),
+    programs=("llama-server", "ggml-rpc-server"),
+    ending=".gguf",
     # /health, /metrics and /slots say 200 beside a worker that is gone, or stopped within a request
     keeps_serving_when_worker_idle_dead=True,
 )
