@@ -207,8 +207,8 @@ class ActionModule(ClusterAction):
 
     def _plan_models(self, cluster: dict[str, Any], nodes: Mapping[str, Mapping[str, Any]]) -> None:
         """Add to the plan what the model store brings, once all that its hosts serve is known."""
-        head = Declared(self.vars["hostvars"][cluster["head"]])
-        here, serving = {host: nodes[host] for host in cluster["hosts"]}, cluster.get("serving") or {}
+        head, serving = Declared(self.vars["hostvars"][cluster["head"]]), cluster.get("serving") or {}
+        here = {host: nodes[host] for host in revisions.holders(cluster)}
         cluster.update(self._models(head, serving, here))
         cluster["revisions"] = self._revisions(head, serving, here)
 

@@ -12,6 +12,7 @@ Standard library only: this runs on the hosts.
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import re
 import struct
@@ -152,6 +153,11 @@ def models_in(names: Iterable[str]) -> list[str]:
         if name.endswith(".gguf") and "mmproj" not in name.rpartition("/")[2]:
             found.add(part_names(name)[0])
     return sorted(found)
+
+
+def fits(name: str, pattern: str) -> bool:
+    """Whether a shell pattern means the model of this name, by any of its parts."""
+    return any(fnmatch.fnmatchcase(part, pattern) for part in part_names(name))
 
 
 def model_file(path: str) -> str:

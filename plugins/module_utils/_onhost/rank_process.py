@@ -11,6 +11,7 @@ import collections
 import contextlib
 import dataclasses
 import os
+import re
 import signal
 import sys
 import time
@@ -22,6 +23,8 @@ from .endpoint import TcpEndpoint, endpoint_of
 from .engines import registry
 from .engines.base import HEAD_FIRST
 from .rank_link import LINE_LIMIT, RankError, RankLinkSettings
+
+_PART = re.compile(r"-(\d{5})-of-\d{5}\.")
 
 
 async def drop_caches(settings: RankLinkSettings) -> str:
@@ -70,6 +73,20 @@ def process_name_of(model: str) -> str:
     return model.rpartition("@")[0] or model
 
 
+def file_in(path: str, ending: str) -> str:
+    """The model's file in a folder of the store, or the path itself. Raises ValueError where there is not one of them.
+
+    Of parts ``NAME-00001-of-00003`` the first one is given; a projector of images (``mmproj``) is no model.
+    """
+    if not os.path.isdir(path):
+        return path
+    names = [name for name in sorted(os.listdir(path)) if name.endswith(ending) and "mmproj" not in name]
+    found = [name for name in names if (part := _PART.search(name)) is None or int(part[1]) == 1]
+    if len(found) != 1:
+        raise ValueError(f"{path} holds {len(found)} models ({', '.join(found) or 'no ' + ending}), and one is served")
+    return os.path.join(path, found[0])
+
+
 class RankProcess:
     """The engine as a child: its log is passed on, the newest lines are kept for the reason of a failure."""
 
@@ -100,11 +117,22 @@ class RankProcess:
         self.model = model if model != served(self.settings) else ""
 
     def _command(self) -> list[str]:
+        """Raises RankError where its configuration, or the model in it, cannot be read."""
         command = list(self.settings.command)
-        # a server on a worker is told of no model
-        knows = self.settings.is_head or self.engine.launch == HEAD_FIRST
-        model = self.model or (served(self.settings) if self.engine.names_model else "")
-        return self.engine.load(command, model) if model and knows else command
+        try:
+            if self.engine.spelled and "--config" in command[:-1]:
+                path = command[command.index("--config") + 1]
+                command = self.engine.spell(command, files.read_plain(path).decode("utf-8", "replace"))
+            # a server on a worker is told of no model
+            knows = self.settings.is_head or self.engine.launch == HEAD_FIRST
+            model = self.model or (served(self.settings) if self.engine.names_model else "")
+            command = self.engine.load(command, model) if model and knows else command
+            if self.engine.ending and self.engine.model_option in command[:-1]:
+                at = command.index(self.engine.model_option) + 1
+                command[at] = file_in(command[at], self.engine.ending)
+        except (OSError, ValueError) as error:
+            raise RankError(f"{self.settings.host}: {error}; run site.yml again") from error
+        return command
 
     async def start(self) -> None:
         """Raises RankError for a command that cannot be run."""

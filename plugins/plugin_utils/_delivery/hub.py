@@ -121,7 +121,7 @@ def _some(names: Iterable[str]) -> str:
 
 def _of_gguf(names: list[str], pattern: str) -> list[str]:
     models = gguf.models_in(names)
-    fitting = [name for name in models if fnmatch.fnmatchcase(name, pattern) or _part_fits(name, pattern)]
+    fitting = [name for name in models if gguf.fits(name, pattern)]
     if len(fitting) != 1:
         what = f"fits {len(fitting)} of them" if fitting else "fits none of them"
         held = f"it holds {_some(fitting or models)}" if models else "it holds no model in GGUF"
@@ -133,10 +133,6 @@ def _of_gguf(names: list[str], pattern: str) -> list[str]:
     small = [name for name in names if not name.endswith((".gguf", ".safetensors", *_WEIGHTS))]
     small = [name for name in small if not any(fnmatch.fnmatchcase(name, one) for one in OTHER_FORMS)]
     return sorted([*parts, *small])
-
-
-def _part_fits(name: str, pattern: str) -> bool:
-    return any(fnmatch.fnmatchcase(part, pattern) for part in gguf.part_names(name))
 
 
 def _only(paths: Iterable[str], pattern: str) -> dict[str, Any]:

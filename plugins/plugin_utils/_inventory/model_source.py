@@ -10,7 +10,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model import gguf
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import SAFETENSORS_FIX
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import valid_name
 
 _ID = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*\Z")
@@ -53,9 +55,29 @@ def folder_of(model: str, declared: Iterable[Mapping[str, Any]]) -> str:
     return ""
 
 
-def problem(model: str) -> tuple[str, str] | None:
+def gguf_file(model: str, folder: str, declared: Iterable[Mapping[str, Any]]) -> str:
+    """The first file of the model in GGUF that :func:`folder_of` has found, by its pattern where it has one.
+
+    Raises SizingError where there is none, or several.
+    """
+    pattern = next((str(one.get("pattern") or "") for one in declared if one.get("name") == last(model)), "")
+    if not os.path.isdir(folder):
+        names = [os.path.basename(folder)]
+        folder = os.path.dirname(folder)
+    else:
+        names = os.listdir(folder)
+    found = [name for name in gguf.models_in(names) if not pattern or gguf.fits(name, pattern)]
+    if len(found) != 1:
+        held = f"holds {len(found)} models in GGUF ({', '.join(found)})" if found else "holds no model in GGUF"
+        raise SizingError("vllm_serve_model", folder, held, "Choose one by pattern, or take an engine for safetensors.")
+    return os.path.join(folder, found[0])
+
+
+def problem(model: str, takes_gguf: bool = False) -> tuple[str, str] | None:
     """What is wrong with the name of a model to serve, and the fix."""
     if _GGUF.search(model):
+        if takes_gguf:
+            return None
         return "names weights in GGUF, which are not planned", SAFETENSORS_FIX
     if on_hub(model) or "://" in model or model.startswith("/"):
         return None

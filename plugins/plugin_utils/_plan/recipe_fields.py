@@ -235,7 +235,8 @@ def check_names(data: Mapping[str, Any], model: Mapping[str, Any], own: Mapping[
                 raise RecipeError(f"recipe {data['name']}: {field}={word!r} {_FORMS[field][1]}")
     if "model" not in own:
         _check_place(data)
-    if found := model_source.problem(str(model["model"])):
+    served = registry.ENGINES.get(str(data.get("engine") or registry.DEFAULT.name), registry.DEFAULT)
+    if found := model_source.problem(str(model["model"]), bool(served.ending)):
         raise RecipeError(f"recipe {data['name']}: model={model['model']!r} {found[0]}. {found[1]}")
 
 

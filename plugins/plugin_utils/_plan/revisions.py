@@ -10,6 +10,12 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 
 
+def holders(cluster: Mapping[str, Any]) -> list[str]:
+    """The hosts of a plan that have the model: all of them, but with some engines the head alone."""
+    everywhere = (cluster.get("serving") or {}).get("everywhere", True)
+    return list(cluster["hosts"]) if everywhere else [str(cluster["head"])]
+
+
 def plan_revisions(
     nodes: Mapping[str, Mapping[str, Any]], declared: Mapping[str, str] | None, served: Collection[str]
 ) -> tuple[dict[str, str], list[Finding]]:

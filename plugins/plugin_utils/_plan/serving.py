@@ -35,11 +35,12 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import runtime as _runtime
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import llama_cpp, registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import PlannedEngine
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 
 Ask = drafter.Ask
+_SAFETENSORS = "safetensors"
 
 
 class ServingError(ValueError):
@@ -75,7 +76,7 @@ _ARGUMENTS = {
 #: everything of the head's variables that plan_serving reads
 READ_OF_HEAD = (
     *("vllm_serve_recipe", "vllm_serve_from_hub", "engine_vllm_version", "engine_requirements", "model_store_models"),
-    *("vllm_serve_executor", "serving_engine", goal.VARIABLE),
+    *("vllm_serve_executor", "serving_engine", registry.PROGRAMS, goal.VARIABLE),
     image_steps.ACKNOWLEDGED,
     *("engine_wheel_dir", "engine_image", "engine_image_archive", "engine_image_digest", "engine_container_options"),
     *_RECIPE_OVERRIDES,
@@ -100,10 +101,10 @@ def plan_serving(
     hosts, kinds = cluster["hosts"], set(cluster["kinds"].values())
     recipe = first.get("vllm_serve_recipe") or ad_hoc(first, kinds)
     data = _recipe.load(recipe, base=base) if isinstance(recipe, str) else recipe
-    runtime = _runtime.choose(first, kinds, data if first.get("vllm_serve_recipe") else None)
+    runtime = _only_way(first, data) or _runtime.choose(first, kinds, data if first.get("vllm_serve_recipe") else None)
     engine = _engine(first, data, kinds, runtime, len(hosts))
-    config, weights, remark = model_on_controller(recipe, first, base)
-    if config is None and ask is not None:
+    config, weights, remark = model_on_controller(recipe, first, base, engine)
+    if config is None and ask is not None and _SAFETENSORS in engine.can.formats:
         config, weights = _asked(ask, data, first) or (None, None)
     chosen = own_choice(first)
     build, said = _build(first, data, runtime, chosen)
@@ -132,8 +133,9 @@ def plan_serving(
         "models": first.get("model_store_models") or models,
         **{key: plan[key] for key in ("served_model_name", "max_model_len", "args", "environment", "why", "memory")},
         **{key: plan[key] for key in ("tensor_parallel", "pipeline_parallel", "warnings", "command")},
-        **{key: plan[key] for key in ("acknowledged", "sizing", "answers", "vllm_version", "needs", "calls")},
+        **{key: plan.get(key, "") for key in ("acknowledged", "sizing", "answers", "vllm_version", "needs", "calls")},
         "ranks": ranks,
+        "everywhere": engine.can.everywhere,
         "image": _runtime.image(runtime, kinds, plan["image"], engine.image),
         "image_digest": plan["image_digest"],
         "build": build,
@@ -196,7 +198,7 @@ def _for_the_goal(
 ) -> goal.GoalChoice | None:
     """The split for ``vllm_serve_goal``; None where the inventory names one, or there is one GPU alone."""
     hosts, world = list(cluster["hosts"]), int(cluster["world"])
-    if not wanted or world == 1 or any(known["overrides"].get(name) for name in goal.SPLIT):
+    if not wanted or world == 1 or not engine.can.tensor or any(known["overrides"].get(name) for name in goal.SPLIT):
         return None
     data = _recipe.load(recipe, base=known["base"], hosts=len(hosts)) if isinstance(recipe, str) else recipe
 
@@ -270,7 +272,15 @@ def stored(plan: Mapping[str, Any]) -> tuple[str, list[dict[str, Any]]]:
     model = plan["model"]
     if "/" not in model or model.startswith("/"):
         return model, []
-    name = model.rpartition("/")[2]
+    source, _colon, quantization = (
+        model.partition(":") if model_source.on_hub(model.partition(":")[0]) else (model, "", "")
+    )
+    name = source.rpartition("/")[2]
+    if quantization:
+        name = f"{name}-{quantization}"
+        return name, [
+            {"name": name, "source": source, "revision": plan["revision"], "pattern": f"*{quantization}*.gguf"}
+        ]
     return name, [{"name": name, "source": model, "revision": plan["revision"]}]
 
 
@@ -305,7 +315,7 @@ def ad_hoc(first: Mapping[str, Any], kinds: Collection[str]) -> dict[str, Any]:
 
 
 def model_on_controller(
-    recipe: Any, first: Mapping[str, Any], base: str
+    recipe: Any, first: Mapping[str, Any], base: str, engine: PlannedEngine = registry.DEFAULT
 ) -> tuple[dict[str, Any] | None, int | None, str]:
     """Config, weights and a remark on them, where the model store takes the model from a folder of the controller:
     that is what will be served, so it wins over what a recipe knows.  Half a set of files stops the run here."""
@@ -319,6 +329,9 @@ def model_on_controller(
     if not path:
         return None, None, ""
     try:
+        if _SAFETENSORS not in engine.can.formats:
+            file = model_source.gguf_file(str(name), path, first.get("model_store_models") or [])
+            return {llama_cpp.HEADER: file}, None, ""
         config, tensors = read_model_folder(path)
         remark = index_remark(path)
     except OSError as error:
@@ -361,6 +374,15 @@ def _topology_of(cluster: Mapping[str, Any]) -> str:
     if topology in ring.CHAINS and len(hosts) > 1:
         return "direct" if cluster["profile"] == "roce" else "line"
     return _topology_between(len(hosts), topology)
+
+
+def _only_way(first: Mapping[str, Any], data: Mapping[str, Any]) -> _runtime.Runtime | None:
+    """How an engine comes to a host that can in one way alone; None where the inventory says, or there are several."""
+    named = str(first.get(registry.VARIABLE) or data.get("engine") or registry.DEFAULT.name)
+    engine = registry.ENGINES.get(named, registry.DEFAULT)
+    if first.get("engine_runtime") or len(engine.can.runtimes) != 1:
+        return None
+    return _runtime.Runtime(next(iter(engine.can.runtimes)), f"{engine.title} knows no other way here")
 
 
 def _engine(

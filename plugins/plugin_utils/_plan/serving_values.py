@@ -126,9 +126,12 @@ class ServingValues:
     command: list[str] = field(default_factory=list)
     socket: str = ""
     config_name: str = registry.DEFAULT.on_host.config
-    #: names of the other engines' files, and the port of an engine that has no socket
+    #: names of the other engines' files
     other_configs: list[str] = field(default_factory=list)
-    engine_port: int = 0
+    #: a port of the engine that others must not reach: ``port``, ``clients`` and ``servers``; empty without one
+    guard: dict[str, Any] = field(default_factory=dict)
+    #: where its part of a worker has to listen before the head's begins
+    listens: str = ""
     #: the engine's configuration, that of the smaller model, and what of its environment stays on this host
     config: dict[str, Any] = field(default_factory=dict)
     smaller_config: dict[str, Any] = field(default_factory=dict)
@@ -167,8 +170,9 @@ def host_plan(own: Serving, beside: Sequence[Serving] = ()) -> dict[str, Any]:
             if one.has_engine
         },
         "model_path": own.model_path,
-        "model_elsewhere": own.model_elsewhere,
+        "model_elsewhere": own.model_elsewhere and own.has_model,
         "options": registry.planned_engine(own.engine_name).option_arguments(own),
+        "trial": registry.planned_engine(own.engine_name).trial(own),
         "sizing": vllm_serve.sizing(own),
         "beside": [one.places.name for one in beside],
         "beside_options": [registry.planned_engine(one.engine_name).option_arguments(one) for one in beside],
@@ -241,7 +245,8 @@ def _engine_values(serving: Serving) -> dict[str, Any]:
         "socket": planned.socket(serving),
         "config_name": planned.on_host.config,
         "other_configs": [one.on_host.config for one in registry.ENGINES.values() if one is not planned],
-        "engine_port": 0 if planned.socket(serving).startswith("/") else given.vllm_serve_engine_port,
+        "guard": asdict(guard) if (guard := planned.guard(serving)) else {},
+        "listens": planned.listens(serving),
         "config": planned.config(serving),
         "smaller_config": planned.smaller_config(serving) if serving.degraded else {},
         "not_carried": vllm_serve.not_carried(serving),

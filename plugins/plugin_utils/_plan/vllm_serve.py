@@ -69,6 +69,7 @@ class ServingSettings:
     vllm_serve_ready_timeout: int
     serving_engine: str = ""
     vllm_serve_engine_port: int = 30000
+    vllm_serve_rpc_port: int = 50052
     console_enabled: bool = True
     vllm_serve_cors_origins: list[Any] = field(default_factory=list)
     vllm_serve_power_commands: list[Any] = field(default_factory=list)
@@ -248,8 +249,15 @@ class Serving:
         return self.settings.vllm_serve_hf_token if self.settings.vllm_serve_from_hub else ""
 
     @property
+    def has_model(self) -> bool:
+        """Whether this host needs the model: with some engines the head alone does."""
+        return self.is_head or bool(self.planned.get("everywhere", True))
+
+    @property
     def model_links(self) -> list[str]:
         """The names in the model store that mean the revisions which are served."""
+        if not self.has_model:
+            return []
         served = {self.model, str(self.smaller.get("model") or "")} & set(self.cluster.get("revisions") or {})
         root = self.settings.model_store_root.rstrip("/")
         return [] if self.settings.vllm_serve_from_hub else [f"{root}/{name}" for name in sorted(served)]

@@ -43,7 +43,7 @@ FOLDERS = ("engine_cache_dir", "ray_node_temp_dir", "model_store_root")
 ENVIRONMENTS = ("vllm_serve_env", "engine_extra_env", "ray_node_env")
 _PORTS = (
     *("vllm_serve_api_port", "vllm_serve_master_port", "vllm_serve_group_port", "firewall_api_port"),
-    *("vllm_serve_door_port", "vllm_serve_engine_port"),
+    *("vllm_serve_door_port", "vllm_serve_engine_port", "vllm_serve_rpc_port"),
     *("model_store_port", "monitoring_exporter_port", "ray_node_worker_port_min", "ray_node_worker_port_max"),
 )
 _BOUNDS: Mapping[str, tuple[int, int]] = {

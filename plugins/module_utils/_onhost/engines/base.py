@@ -9,6 +9,7 @@ is done with it stands where it is done. Pure, and the standard library alone.
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from collections.abc import Mapping, Sequence
 
@@ -137,6 +138,8 @@ class EngineOnHost:
     #: the file of its arguments below a group's folder, and the line of it that names the model; empty without one
     config: str = ""
     model_key: str = ""
+    #: whether the program reads no file: the lines of ``config`` are its options
+    spelled: bool = False
     #: before the model on the command line; empty where it follows the word ``after``
     model_option: str = ""
     after: str = ""
@@ -172,3 +175,18 @@ class EngineOnHost:
         key = f"{self.model_key}:"
         lines = text.splitlines() if self.model_key else []
         return next((line[len(key) :].strip(" '\"") for line in lines if line.startswith(key)), "")
+
+    def spell(self, command: Sequence[str], text: str) -> list[str]:
+        """The command with the options that the text of its configuration has, in place of the file."""
+        at = list(command).index("--config")
+        words: list[str] = []
+        for line in text.splitlines():
+            name, colon, value = line.partition(": ")
+            if not colon or name.startswith("#"):
+                continue
+            given = json.loads(value)
+            if given is True:
+                words.append(f"--{name}")
+            elif given is not False:
+                words += [f"--{name}", str(given)]
+        return [*command[:at], *words, *command[at + 2 :]]

@@ -103,6 +103,9 @@ LLAMA_CPP = EngineOnHost(
     rank_titles=("llama-server", "ggml-rpc-server"),
     program="llama-server",
     command_line=re.compile(r"(?:^|/)(?:llama-server|ggml-rpc-server)\0"),
+    config="llama.yaml",
+    model_key="model",
+    spelled=True,
     model_option="--model",
     # one that was started for embeddings alone refuses completions
     probes=(COMPLETION, ProbeRoute("/v1/embeddings", {"input": "1"}, "data")),

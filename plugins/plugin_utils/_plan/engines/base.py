@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
@@ -37,6 +37,22 @@ class Abilities:
     pipeline: bool = True
     #: whether a smaller model may serve while a host stays away
     degraded: bool = False
+    #: whether parsers of tool calls and thoughts can be named, and adapters (LoRA) served beside a model
+    parsers: bool = True
+    adapters: bool = True
+    #: whether each host needs the model; else the head alone does
+    everywhere: bool = True
+
+
+@dataclass(frozen=True)
+class PortGuard:
+    """A port of the engine on which others must not be: on the loopback, or with others between hosts."""
+
+    port: int
+    #: on a host that listens: addresses from which it is asked
+    clients: list[str] = field(default_factory=list)
+    #: on a host that asks: addresses that listen
+    servers: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -51,6 +67,9 @@ class EngineDemands:
     tensor_parallel: int | None = None
     pipeline_parallel: int | None = None
     degraded: bool = False
+    #: variables that name parsers, and one that names adapters
+    parsers: tuple[str, ...] = ()
+    adapters: str = ""
 
 
 class PlannedEngine(ABC):
@@ -95,6 +114,8 @@ class PlannedEngine(ABC):
                 f"PP={wanted.pipeline_parallel}",
             ),
             ("vllm_serve_degraded_after", wanted.degraded and not can.degraded, "a smaller model while a host is away"),
+            *((name, not can.parsers, "parsers, which it takes from the chat template") for name in wanted.parsers),
+            (wanted.adapters, bool(wanted.adapters) and not can.adapters, "LoRA adapters here"),
         )
         return [(variable, words) for variable, holds, words in asked if holds]
 
@@ -141,3 +162,16 @@ class PlannedEngine(ABC):
     def socket(self, serving: Serving) -> str:
         """Where it listens, as serving.json has it."""
         return serving.places.socket
+
+    def trial(self, serving: Serving) -> list[str]:
+        """A command that ends with 0 if the options of the engine that is installed are right; empty without one."""
+        return []
+
+    def listens(self, serving: Serving) -> str:
+        """``ADDRESS:PORT`` on which a worker's part has to listen before the head's begins; empty without one."""
+        return ""
+
+    def guard(self, serving: Serving) -> PortGuard | None:
+        """The port that a firewall rule of the engine's unit keeps to those who need it; None without one."""
+        place = self.socket(serving)
+        return None if place.startswith("/") else PortGuard(int(place.rpartition(":")[2]))

@@ -11,11 +11,14 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding imp
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry as on_hosts
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import executor as executors
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import EngineDemands, PlannedEngine
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.llama_cpp import PlannedLlamaCpp
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.sglang import PlannedSglang
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.vllm import PlannedVllm
 
 VARIABLE = "serving_engine"
-ENGINES: dict[str, PlannedEngine] = {one.name: one for one in (PlannedVllm(), PlannedSglang())}
+PROGRAMS = "engine_programs"
+_PARSERS = ("vllm_serve_reasoning_parser", "vllm_serve_tool_call_parser")
+ENGINES: dict[str, PlannedEngine] = {one.name: one for one in (PlannedVllm(), PlannedSglang(), PlannedLlamaCpp())}
 DEFAULT = ENGINES[on_hosts.DEFAULT.name]
 
 
@@ -27,6 +30,12 @@ def planned_engine(name: str) -> PlannedEngine:
 def format_of(model: str) -> str:
     """``gguf`` for one file of that format by its name, else empty: a folder may hold anything."""
     return "gguf" if model.lower().endswith(".gguf") else ""
+
+
+def _adapters(args: Any) -> str:
+    """The variable that wants adapters, with its key; empty where none does."""
+    names = (str(name).strip().lstrip("-").replace("_", "-") for name in (args if isinstance(args, Mapping) else ()))
+    return next((f"vllm_serve_args ({name})" for name in names if "lora" in name), "")
 
 
 def _number(given: Any) -> int | None:
@@ -44,6 +53,8 @@ def engine_demands(variables: Mapping[str, Any], hosts: int, kinds: Collection[s
         format=format_of(str(variables.get("vllm_serve_model") or "")),
         tensor_parallel=_number(variables.get("vllm_serve_tensor_parallel_size")),
         pipeline_parallel=_number(variables.get("vllm_serve_pipeline_parallel_size")),
+        parsers=tuple(name for name in _PARSERS if variables.get(name)),
+        adapters=_adapters(variables.get("vllm_serve_args")),
         degraded=(_number(variables.get("vllm_serve_degraded_after")) or 0) > 0,
     )
 
@@ -62,7 +73,13 @@ def engine_problems(variables: Mapping[str, Any], hosts: int, place: str, kinds:
     found = []
     for variable, words in ENGINES[name].lacks(wanted):
         others = f"set {VARIABLE} to {' or '.join(able)} in {place}" if able else "no engine here can"
-        fix = f"{others}, or change {variable}" if variable else others
+        change = f"{others}, or change {variable}" if able else f"change {variable}: {others}"
+        fix = change if variable else others
         what = f"{ENGINES[name].title} cannot do {words}"
         found.append(Finding("engine", what, fix, where=VARIABLE, value=name))
+    programs = ENGINES[name].on_host.programs
+    if programs and not variables.get(PROGRAMS):
+        what = f"{ENGINES[name].title} is brought to the hosts as {' and '.join(programs)}, and no folder has them"
+        fix = f"set it in {place} to the controller's folder with a build for the hosts"
+        found.append(Finding("unset", what, fix, where=PROGRAMS))
     return found

@@ -50,7 +50,7 @@ def test_engines_that_can_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(registry.ENGINES, "reader", Reader())
     (found,) = engine_problems({"vllm_serve_model": "/srv/a.gguf"}, 1, "group_vars/cluster.yml")
-    assert found.fix.startswith("set serving_engine to reader in group_vars/cluster.yml, or change vllm_serve_model")
+    assert found.fix.startswith("set serving_engine to llama_cpp or reader in group_vars/cluster.yml, or change vllm_")
 
 
 def test_kinds_are_judged_once_they_are_known() -> None:
