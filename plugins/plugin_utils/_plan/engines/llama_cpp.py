@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model import gguf, gguf_memory
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.llama_cpp import LLAMA_CPP
@@ -52,7 +53,12 @@ class PlannedLlamaCpp(PlannedEngine):
         own = {key: value for key, value in (known.get("overrides") or {}).items() if value not in (None, "")}
         data = _recipe.load(recipe, base=known.get("base"), hosts=len(hosts))
         _recipe.check_recipe_hosts(
-            data, hosts, str(known.get("topology") or "switch"), known.get("kinds") or {}, _recipe.SHIPPED
+            data,
+            hosts,
+            str(known.get("topology") or "switch"),
+            known.get("kinds") or {},
+            _recipe.SHIPPED,
+            LLAMA_CPP,
         )
         acknowledged, length = list(own.get("acknowledged", [])), own.get("max_model_len", data["max_model_len"])
         args = _arguments(data, own, acknowledged)
@@ -138,6 +144,12 @@ class PlannedLlamaCpp(PlannedEngine):
         """None: its own parser is asked (:meth:`trial`)."""
         return {}
 
+    def to_acknowledge(self, args: Mapping[str, Any]) -> list[str]:
+        return [name for name in llama_cpp_args.checked(args, "args") if llama_cpp_args.dangers({name: args}, ())]
+
+    def option_problems(self, asked: Mapping[str, Any], table: Mapping[str, Any]) -> list[Finding]:
+        return []
+
     def trial(self, serving: Serving) -> list[str]:
         if not serving.is_head:
             return []
@@ -178,12 +190,6 @@ class PlannedLlamaCpp(PlannedEngine):
 
 def _arguments(data: Mapping[str, Any], own: Mapping[str, Any], acknowledged: Sequence[str]) -> dict[str, Any]:
     """The recipe's arguments and the user's, which win; null takes one away."""
-    if data["engine"] != LLAMA_CPP.name:
-        raise RecipeError(
-            f"recipe {data['name']} is for {data['engine']}, whose arguments {LLAMA_CPP.title} does not know. Set "
-            f"vllm_serve_model to its model in GGUF instead, or choose a recipe for {LLAMA_CPP.title}.",
-            "engine",
-        )
     theirs = llama_cpp_args.checked(data["args"], f"recipe {data['name']}: args")
     ours = llama_cpp_args.checked(own.get("args") or {}, "vllm_serve_args")
     args = {name: value for name, value in {**theirs, **ours}.items() if value is not None}

@@ -8,6 +8,7 @@ import asyncio
 import dataclasses
 from pathlib import Path
 
+import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import rank_process
 
 from tests.unit.plugins.module_utils._onhost.rank_site import HOSTS, Site, alive, run, until
@@ -63,5 +64,48 @@ def test_a_program_that_wants_the_model_on_its_command_line_is_told_the_file_s(t
             assert told.read_text().split() == ["serve", "--config", str(config), "--model-path", model]
             await rank.stop()
             told.unlink()
+
+    run(tmp_path, story)
+
+
+def test_the_one_file_of_a_model_s_folder_is_given(tmp_path: Path) -> None:
+    given = tmp_path / "m@1"
+    given.mkdir()
+    for name in ("m-00001-of-00002.gguf", "m-00002-of-00002.gguf", "mmproj-f16.gguf", "README.md"):
+        (given / name).touch()
+    found = rank_process.file_in(str(given), ".gguf")
+    assert found == str(given / "m-00001-of-00002.gguf")
+    assert rank_process.file_in(found, ".gguf") == found
+    (given / "other.gguf").touch()
+    with pytest.raises(ValueError, match=r"m@1 holds 2 models \(m-00001-of-00002\.gguf, other\.gguf\)"):
+        rank_process.file_in(str(given), ".gguf")
+    with pytest.raises(ValueError, match=r"holds 0 models \(no \.safetensors\)"):
+        rank_process.file_in(str(given), ".safetensors")
+
+
+def test_a_program_that_reads_no_file_gets_its_lines_as_options(tmp_path: Path) -> None:
+    for name in ("m@1", "m@2"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.gguf").touch()
+    config = tmp_path / "llama.yaml"
+    config.write_text(
+        f'# made\nmodel: "{tmp_path}/m@1"\nalias: "x \\"y\\""\nctx-size: 512\nmetrics: true\njinja: false\n'
+    )
+
+    async def story(site: Site) -> None:
+        side = site.start("one", engine="llama_cpp", command=["llama-server", "--config", str(config)])
+        rank = side.rank
+        options = ["--alias", 'x "y"', "--ctx-size", "512", "--metrics"]
+        assert rank_process.served(rank.settings) == f"{tmp_path}/m@1"
+        assert rank._command() == ["llama-server", "--model", f"{tmp_path}/m@1/a.gguf", *options]
+        # the group's revision wins over the own configuration's
+        rank.load(f"{tmp_path}/m@2")
+        assert rank._command() == ["llama-server", "--model", f"{tmp_path}/m@2/a.gguf", *options]
+        config.write_text("model: nothing\n")
+        with pytest.raises(rank_process.RankError, match=r"one: .*run site\.yml again"):
+            rank._command()
+        config.unlink()
+        with pytest.raises(rank_process.RankError, match=r"llama\.yaml"):
+            rank._command()
 
     run(tmp_path, story)

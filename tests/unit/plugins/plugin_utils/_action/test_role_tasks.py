@@ -183,3 +183,13 @@ def test_what_only_a_run_can_do_is_named(role: Path) -> None:
     with pytest.raises(role_tasks.NotCompared, match="Install it"):
         calls()
     assert calls(wanted=False) == []
+
+
+def test_a_question_that_changes_nothing_is_not_compared(role: Path) -> None:
+    task = "- name: Ask it\n  ansible.builtin.command: {argv: [x]}\n"
+    (role / "tasks/main.yml").write_text(f"{task}  changed_when: false\n")
+    assert calls() == []
+    (role / "tasks/main.yml").write_text(task)
+    role_tasks.read.cache_clear()
+    with pytest.raises(role_tasks.NotCompared, match="Ask it"):
+        calls()

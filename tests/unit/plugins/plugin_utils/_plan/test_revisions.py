@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import revisions
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.revisions import plan_revisions
 
 OLD, NEW = "tiny@" + "a" * 16, "tiny@" + "b" * 16
@@ -32,3 +33,10 @@ def test_and_stops_where_they_have_different_ones() -> None:
     for part in ("model_store_models: 'tiny'", f"a {OLD}, b {NEW}, c none", "run site.yml without --tags"):
         assert part in str(finding)
     assert plan_revisions(TORN, None, ["other"]) == ({}, []), "nobody serves it"
+
+
+def test_a_model_of_the_head_alone_is_asked_of_nobody_else() -> None:
+    cluster = {"hosts": ["one", "two"], "head": "one"}
+    assert revisions.holders(cluster) == ["one", "two"]
+    assert revisions.holders({**cluster, "serving": {"model": "m"}}) == ["one", "two"]
+    assert revisions.holders({**cluster, "serving": {"everywhere": False}}) == ["one"]
