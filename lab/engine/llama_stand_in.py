@@ -190,6 +190,14 @@ def parse(words: list[str]) -> dict[str, Any]:
         if name == "parallel" and value == 0:
             raise WrongOption("error: invalid value for n_parallel")
         found[name] = value
+        if name == "rpc":
+            # the real one asks them while it reads its options, before --version
+            for place in filter(None, str(value).split(",")):
+                host, _colon, port = place.rpartition(":")
+                try:
+                    socket.create_connection((host, int(port))).close()
+                except (OSError, ValueError):
+                    abort(f"Failed to connect to {place}")
     return found
 
 

@@ -79,6 +79,8 @@ LLAMA_CPP = EngineOnHost(
         logged=re.compile(r"^\d+\.\d\d\.\d{3}\.\d{3} [IWE] "),
         dull=re.compile(
             r"^(?:\W*|.*(?:(?:GET|POST) /|print_timing|all slots are idle|print_info:|llama_model_loader: - kv|"
+            r"Starting RPC server|(?:endpoint|local cache|transport) +: |Devices:|MiB free\)|Never expose the RPC|"
+            r"WARNING: Host \('|This is an experimental feature|"
             r"security: no API key|(?:Accepted client|Client) connection|The UI is disabled|Use --ui/).*)$"
         ),
         error=re.compile(

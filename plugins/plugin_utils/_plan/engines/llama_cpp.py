@@ -154,8 +154,10 @@ class PlannedLlamaCpp(PlannedEngine):
         if not serving.is_head:
             return []
         program = serving.engine.program(self.on_host.programs[0], serving.places.service)
+        # it asks workers while it reads its options, and ends where one does not answer
+        options = {name: value for name, value in self.config(serving).items() if name != "rpc"}
         # the last one: what stands behind it is not read
-        return ["runuser", "-u", "sparkthor", "--", *program, *llama_cpp_args.words(self.config(serving)), "--version"]
+        return ["runuser", "-u", "sparkthor", "--", *program, *llama_cpp_args.words(options), "--version"]
 
     def command(self, serving: Serving) -> list[str]:
         head, worker = self.on_host.programs

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -165,5 +166,31 @@ def test_a_worker_that_goes_before_it_listens_is_named(tmp_path: Path, monkeypat
         await site.end("three")
         assert await site.tasks["one"] == 1
         assert any("lost three before its server listened" in line for line in site.said)
+
+    run(tmp_path, story)
+
+
+def test_the_files_of_the_plan_start_the_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that read no file, and a model's folder; the real ones where .lab/llama_cpp has them and a model."""
+
+    async def story(site: Site) -> None:
+        engines, real = Engines(site, monkeypatch), STAND_IN.parents[2] / ".lab" / "llama_cpp"
+        models = sorted(real.glob("*.gguf"))
+        (tmp_path / "m@1").mkdir()
+        (tmp_path / "m@1" / "m.gguf").symlink_to(models[0] if models else engines.model)
+        workers = ",".join(f"{address}:{engines.port}" for address in WORKERS.values())
+        told = {host: {"host": address, "port": engines.port} for host, address in WORKERS.items()}
+        options = {"rpc": workers, "metrics": True, "cache-ram": 0, "ctx-size": 256, "parallel": 1, "fit": "off"}
+        told["one"] = {"model": str(tmp_path / "m@1"), "host": str(engines.socket), "alias": "m,other", **options}
+        for host in HOSTS.values():
+            path = tmp_path / f"{host}.yaml"
+            path.write_text("".join(f"{name}: {json.dumps(value)}\n" for name, value in told[host].items()))
+            name = "llama-server" if host == "one" else "ggml-rpc-server"
+            program = [str(real / name)] if models else [sys.executable, str(tmp_path / name)]
+            engines.start(host, command=[*program, "--config", str(path)])
+        await engines.serves()
+        os.kill(engines.pid("three"), signal.SIGKILL)
+        assert await site.tasks["one"] == 1
+        assert "rank on three failed" in site.sides["one"].failure
 
     run(tmp_path, story)

@@ -67,3 +67,9 @@ def test_what_is_counted_at_the_end_of_a_request_is_no_sign_of_life() -> None:
 def test_each_program_has_its_own_title(name: str) -> None:
     assert hang.engine_title(f"/opt/sparkthor/llama/{name}\0-c\x001\0") == name
     assert hang.engine_title(f"/usr/bin/python3\0/opt/x/{name}\0") == "llama-server"
+
+
+def test_a_server_that_was_killed_has_said_nothing_of_it() -> None:
+    lines = ("Starting RPC server v7.0.0", "  endpoint       : 127.0.0.2:50052", "  local cache    : n/a", "Devices:")
+    more = ("  CPU: x (24105 MiB, 24105 MiB free)", "  transport      : TCP", "Accepted client connection")
+    assert progress.explain([*lines, *more], LLAMA_CPP.log).reason == ""

@@ -142,6 +142,8 @@ def test_the_head_s_file_has_the_workers(llama: dict[str, Any]) -> None:
     assert "--config" not in words
     assert planned_role["trial"][-1] == "--version"
     assert "--metrics" in planned_role["trial"]
+    # the program connects while it reads its options
+    assert "--rpc" not in planned_role["trial"]
     environment = found["/etc/sparkthor/vllm.env"]
     assert 'GGML_NO_BACKTRACE="1"' in environment
     assert 'A="1"' in environment
