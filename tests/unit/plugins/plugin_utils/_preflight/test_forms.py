@@ -43,7 +43,7 @@ FREE = {
     **dict.fromkeys(
         (
             *("engine_requirements", "engine_image_requirements", "engine_wheel_dir", "engine_image_archive"),
-            "engine_build_dir",
+            *("engine_build_dir", "engine_programs"),
             *("sparkthor_secrets_dir", "vllm_serve_recipe", "vllm_serve_degraded_recipe"),
         ),
         "names a file of the controller, which opens it and tells no host",
