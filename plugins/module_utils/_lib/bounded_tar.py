@@ -13,7 +13,7 @@ import gzip
 import lzma
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import closing
 from typing import Any, BinaryIO
 
@@ -59,7 +59,7 @@ class _Bounded:
         return True
 
 
-def members(path: str, most: int, count: int) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+def members(path: str, most: int, count: int) -> Generator[tuple[tarfile.TarFile, tarfile.TarInfo], None, None]:
     """Each member with its archive, of which ``most`` bytes are read in all and ``count`` members at most.
 
     Raises OSError, tarfile.TarError or ValueError, here and where a member is read.

@@ -40,6 +40,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine imp
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import (
     RecipeError,
+    bounded,
     check_names,
     host_counts,
     validated,
@@ -122,7 +123,7 @@ def read(path: str, called: str) -> dict[str, Any]:
         raise RecipeError(f"vllm_serve_recipe={called!r} cannot be read: {error.strerror} ({path}).") from None
     try:
         text = raw.decode("utf-8")
-        data = yaml.load(text, Loader=_LOADER)  # a safe loader, which bandit cannot see
+        data = bounded(yaml.load(text, Loader=_LOADER), called)  # a safe loader, which bandit cannot see
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise RecipeError(
@@ -147,8 +148,7 @@ def _place_of(error: yaml.YAMLError, text: str) -> str:
     if begun and ("quoted" in context or "flow" in context):
         # noticed at the end of the file, or where the next key begins
         line, problem = begun.line, f"{context}, {problem} in line {line + 1}"
-    lines = text.splitlines()
-    line = min(line, len(lines) - 1)
+    line = min(line, len(lines := text.splitlines()) - 1)
     for before in reversed(lines[: line + 1]):
         if key := _KEY.match(before):
             return f"line {line + 1}, key {key.group(1)!r}: {problem}"

@@ -94,6 +94,26 @@ class RecipeError(ValueError):
         self.kind = kind
 
 
+#: of one recipe, with all that its aliases repeat: values, levels of them, and characters
+MOST_VALUES, MOST_LEVELS, MOST_CHARACTERS = 100_000, 40, 4 << 20
+
+
+def bounded(data: Any, called: str) -> Any:
+    """The document, unless its aliases make more of it than anybody has memory for. Raises RecipeError."""
+    values, characters, waiting = MOST_VALUES, MOST_CHARACTERS, [(data, 0)]
+    while waiting:
+        value, level = waiting.pop()
+        values, characters = values - 1, characters - (len(value) if isinstance(value, str) else 1)
+        if values < 0 or characters < 0 or level > MOST_LEVELS:
+            raise RecipeError(
+                f"vllm_serve_recipe={called!r} has more than {MOST_VALUES} values, {MOST_CHARACTERS} characters or "
+                f"{MOST_LEVELS} levels, by aliases that repeat one another. Write what is meant, without anchors."
+            )
+        inner = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ()
+        waiting += [(one, level + 1) for one in inner]
+    return data
+
+
 def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
     """A recipe whose fields are known and of the right kind, with defaults filled in."""
     missing = [key for key in _REQUIRED if key not in data]

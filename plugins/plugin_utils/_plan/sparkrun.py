@@ -166,17 +166,33 @@ def _steps(data: Mapping[str, Any]) -> list[str]:
     return notes
 
 
+#: characters that placeholders of a command are replaced by, in all
+MOST_COMMAND = 100_000
+
+
 def filled(command: str, values: Mapping[str, Any], version: str, called: str) -> str:
     """The command with its placeholders replaced.
 
     Version 1 is a template of Python's format(), in which doubled braces stand for single ones; later versions
     replace names they know, again and again, and leave everything else as it is. Shell variables are no placeholders.
     """
+    left = MOST_COMMAND
+
+    def part(text: str) -> str:
+        nonlocal left
+        left -= len(text)
+        if left < 0:
+            raise RecipeError(
+                f"vllm_serve_recipe={called!r}: its defaults make a command of more than {MOST_COMMAND} characters. "
+                "Take out those that hold one another's names."
+            )
+        return text
+
     if version == "1" or "{{" in command:
-        return _DOUBLED.sub(lambda match: _part(match, values, called), command)
+        return _DOUBLED.sub(lambda match: part(_part(match, values, called)), command)
     for _round in range(10):
         before = command
-        command = _PLACEHOLDER.sub(lambda match: _value(match.group(1), values, called), command)
+        command = _PLACEHOLDER.sub(lambda match: part(_value(match.group(1), values, called)), command)
         if command == before:
             break
     return command

@@ -549,6 +549,20 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         load(str(tmp_path / "x.yml"))
 
 
+BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 30))
+LEVELS = "".join(f"l{n}: &l{n} {{a: {f'*l{n - 1}' if n else 1}}}\n" for n in range(60))
+LONG = f"long: &long {'x' * 100_000}\nlist: [{', '.join(['*long'] * 100)}]\n"
+
+
+@pytest.mark.parametrize("text", [f"{BOMB}image: *a29\n", LEVELS, LONG], ids=["values", "levels", "characters"])
+def test_no_recipe_takes_the_controller_s_memory(tmp_path: Path, text: str) -> None:
+    """Aliases are one object for Python, and as many as they say for whoever shows or copies them."""
+    (tmp_path / "x.yml").write_text(f"name: x\n{text}")
+    with pytest.raises(RecipeError, match=r"x\.yml' has more than 100000 values") as caught:
+        load(str(tmp_path / "x.yml"))
+    assert len(str(caught.value)) < 1000
+
+
 @pytest.mark.parametrize(
     ("text", "place"),
     [

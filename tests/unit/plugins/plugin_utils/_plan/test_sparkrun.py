@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.registry import ENGINES
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import load, resolve, translated
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sparkrun import translate_sparkrun
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sparkrun import filled, translate_sparkrun
 
 FIXTURES = Path(__file__).parents[4] / "fixtures"
 
@@ -265,3 +265,10 @@ def test_a_recipe_for_sglang_is_planned_for_it() -> None:
     assert plan["command"][:4] == ["sglang", "serve", "--model-path", "org/m"]
     with pytest.raises(RecipeError, match="is for sglang, whose arguments vLLM does not know"):
         resolve(data, ["a", "b"])
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_placeholders_do_not_grow_without_end(version: str) -> None:
+    values = {"a": "{b}" * 1000, "b": "{c}" * 1000, "c": "{d}" * 1000, "d": "x" * 1000}
+    with pytest.raises(RecipeError, match="make a command of more than 100000 characters"):
+        filled("vllm serve " + "{a}" * 100, values, version, "x")
