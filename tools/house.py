@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ FILE_LIMIT = 600
 FUNCTION_LIMIT = 60
 #: lines from which on a util has tests of its own; shorter ones hold constants and types
 TESTED_FROM = 35
+#: lines of functions from which on a module or an action has unit tests: shorter ones are an argument spec and a call
+CODE_FROM = {"modules": 60, "action": 35}
 #: name of a longer function, as `make house` prints it -> why it is not split
 LONG_FUNCTIONS: dict[str, str] = {}
 #: functions that several utils have under one name, because they are called alike
@@ -128,6 +131,7 @@ def problems(house: House) -> list[str]:
     found += _without_limit(house)
     found += _shared_names(house)
     found += _no_names(house)
+    found += _untested_doors(house)
     used = house.reachable(name for name in house.files if name.startswith("modules."))
     used |= house.reachable(name for name in house.files if name.startswith("module_utils._onhost."))
     for name in sorted(house.files):
@@ -177,6 +181,26 @@ def _no_names(house: House) -> list[str]:
                     continue
             if instead := NO_NAMES.get(word.strip("_").lower()):
                 found.append(f"{name} line {node.lineno}: {word} is no name: the glossary says {instead}")
+    return found
+
+
+def _untested_doors(house: House) -> list[str]:
+    """Modules and actions with code of their own that have no unit file, and that no test of their kind imports."""
+    found = []
+    for name, path in sorted(house.files.items()):
+        kind, _dot, stem = name.partition(".")
+        parts = ast.parse(path.read_text(encoding="utf-8")).body if kind in CODE_FROM else []
+        code = [node for node in parts if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+        lines = sum((node.end_lineno or 0) - node.lineno + 1 for node in code)
+        if lines < CODE_FROM.get(kind, 1):
+            continue
+        folder = house.top / "tests/unit/plugins" / kind
+        imported = re.compile(rf"plugins\.{kind}(?:\.{stem}\b| import (?:\([^)]*|[^\n]*)\b{stem}\b)")
+        if not any(
+            test.stem.startswith(f"test_{stem}") or imported.search(test.read_text(encoding="utf-8"))
+            for test in folder.glob("test_*.py")
+        ):
+            found.append(f"{name} has {lines} lines of code and no unit tests: write {folder}/test_{stem}.py")
     return found
 
 

@@ -166,3 +166,15 @@ def test_a_module_needs_no_test_file_of_its_own(tmp_path: Path) -> None:
     found = changed(tmp_path, "modules/netplan_apply.py", "#\n" * house.TESTED_FROM)
     (tmp_path / "tests/unit/plugins/modules/test_netplan_apply.py").unlink()
     assert not [problem for problem in house.problems(found) if "no tests" in problem]
+
+
+def test_a_module_and_an_action_with_code_have_tests(tmp_path: Path) -> None:
+    text = "".join(f"def {name}():\n" + "    print()\n" * 30 for name in ("main", "ask"))
+    found = changed(tmp_path, "modules/long.py", text)
+    assert house.problems(found) == []
+    (tmp_path / "tests/unit/plugins/modules/test_long.py").unlink()
+    [problem] = house.problems(found)
+    assert problem.startswith("modules.long has 62 lines of code and no unit tests: write ")
+    imports = tmp_path / "tests/unit/plugins/modules/test_other.py"
+    imports.write_text("from ansible_collections.sparkthor.cluster.plugins.modules import long\n")
+    assert house.problems(found) == []
