@@ -9,16 +9,20 @@ axe/axe.min.js is axe-core 4.14.1 of Deque Systems as npm has it, MPL-2.0 (axe/L
 from __future__ import annotations
 
 import hashlib
+import http.server
 import itertools
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.integration.page.conftest import EXPORTER, OPERATES, PAGE, Cluster, Watched, sign_in, verdict
+from tests.integration.page.conftest import EXPORTER, KEY, OPERATES, PAGE, Cluster, Watched, sign_in, verdict
 from tests.integration.page.test_browser import STATES
+from tests.unit.servers import serving
 
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 AXE_SHA256 = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
@@ -202,3 +206,67 @@ def test_a_group_that_is_gone_is_said(tab: Watched, cluster: Cluster) -> None:
     expect(page.locator("#hosts")).to_contain_text("spark-03")
     cluster.groups.append(gone)
     verdict(page, "Serving")
+
+
+class Elsewhere(http.server.BaseHTTPRequestHandler):
+    """A page with a form, of whoever wants a visitor to do something."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<form method=post></form>")
+
+    def log_message(self, *_arguments: Any) -> None:
+        pass
+
+
+@pytest.fixture(name="other_site")
+def _other_site() -> Iterator[int]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere)
+    with serving(server):
+        yield int(server.server_address[1])
+
+
+def test_another_site_reads_and_changes_nothing(chromium: Browser, cluster: Cluster, other_site: int) -> None:
+    """A visitor's browser that holds no key of ours by itself: no cookie, no answer to a question from elsewhere."""
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(cluster.url)
+    page.get_by_label("API key").fill(OPERATES)
+    page.get_by_role("button", name="Show the cluster").click()
+    verdict(page, "Serving")
+    elsewhere = f"http://127.0.0.1:{other_site}/"
+    other = context.new_page()
+    other.goto(elsewhere)
+    wish = json.dumps({"do": "drain", "group": "", "reason": "x", "id": "0" * 16})
+    ways: list[dict[str, Any]] = [
+        {"method": "POST", "mode": "no-cors", "credentials": "include", "body": wish},
+        {"method": "POST", "credentials": "include", "headers": {"Content-Type": "application/json"}, "body": wish},
+        {
+            "method": "POST",
+            "headers": {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"},
+            "body": wish,
+        },
+    ]
+    ask = "([url, way]) => fetch(url, way).then(told => told.type + told.status, error => error.name)"
+    told = [other.evaluate(ask, [f"{cluster.url}do", way]) for way in ways]
+    assert told == ["opaque0", "TypeError", "TypeError"]
+    assert other.evaluate(ask, [f"{cluster.url}state", {"credentials": "include"}]) == "TypeError"
+    other.evaluate(
+        "([url, text]) => { const form = document.forms[0]; form.action = url; form.enctype = 'text/plain';"
+        "const field = document.createElement('input'); field.name = text; form.append(field); form.submit() }",
+        [f"{cluster.url}do", wish],
+    )
+    expect(other.locator("body")).to_contain_text("not known here")
+    assert not (cluster.folder / "audit.jsonl").exists()
+    assert cluster.systemd.calls == []
+    # nor is the page shown within another one
+    other.goto(elsewhere)
+    other.evaluate(
+        "url => { const frame = document.createElement('iframe'); frame.src = url; document.body.append(frame) }",
+        cluster.url,
+    )
+    other.wait_for_timeout(1000)
+    assert [frame.get_by_label("API key").count() for frame in other.frames] == [0, 0]
+    context.close()
