@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, Target
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import wheels
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import secrets_dir
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.local_path import local
@@ -35,6 +35,6 @@ def test_whoever_names_a_path_of_the_inventory_names_it_so(tmp_path: Path) -> No
     assert secrets_dir({"sparkthor_secrets_dir": given}, lambda value: value) == f"{tmp_path}/.lab"
     assert results_folder({}, given) == f"{tmp_path}/.lab"
     with pytest.raises(EngineError) as caught:
-        wheels.read_engine_of({"requirements": f"{given}/lock.txt"})
+        wheels.read_engine_of({"requirements": f"{given}/lock.txt"}, Target("3.11", "aarch64", "2.36"))
     assert f"{tmp_path}/.lab/lock.txt" in str(caught.value)
     assert ".." not in str(caught.value)
