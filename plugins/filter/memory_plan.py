@@ -131,6 +131,11 @@ _value:
     tokens_per_second_of_streams:
       description: Least and most tokens per second of so many streams together, by their number, of prose.
       type: dict
+    prompts:
+      description:
+        - By the tokens of a prompt that the context holds, least and most of C(tokens_per_second) at which it is read
+          and of C(seconds_to_first_token), for one stream with nothing cached. Traffic over RoCE is counted.
+      type: dict
     ranks:
       description: The same numbers as lists, one entry a rank.
       type: dict

@@ -32,21 +32,22 @@ def rows() -> list[dict[str, Any]]:
     return found
 
 
-def _config(row: dict[str, Any]) -> dict[str, Any]:
+def config(row: dict[str, Any]) -> dict[str, Any]:
+    """The config.json of a row's model, as its checkpoint is stored."""
     path = next(folder / f"{row['model']}.json" for folder in FOLDERS if (folder / f"{row['model']}.json").exists())
-    config: dict[str, Any] = json.loads(path.read_text())
+    found: dict[str, Any] = json.loads(path.read_text())
     if quantization := QUANTIZATIONS.get(row.get("quantization", "")):
-        for part in (config, config.get("text_config") or {}):
+        for part in (found, found.get("text_config") or {}):
             part.pop("compression_config", None)
             part["quantization_config"] = quantization
-    return config
+    return found
 
 
 def planned(row: dict[str, Any]) -> tuple[float, float]:
     """The plan's range for the kind of text that was measured."""
     drafting = {"method": "mtp", "num_speculative_tokens": row["drafted"]}
     found = plan(
-        _config(row),
+        config(row),
         tensor_parallel=row["tensor_parallel"],
         weights_bytes=row["weights_bytes"],
         active_bytes=row.get("active_bytes"),

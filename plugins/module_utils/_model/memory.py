@@ -19,6 +19,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model import (
     defaults,
     known,
     overhead,
+    prefill,
     speed,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import (
@@ -68,27 +69,6 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.weights i
 
 #: Memory bandwidth of a GB10; the bound on decode speed is this divided by what each token has to read.
 SPARK_BANDWIDTH = 273e9
-
-
-def prefill_flops(shape: Shape, length: int) -> int:
-    """Operations that the last prompt token of a whole context costs: the dearest one that a step can hold.
-
-    Two (multiply, add) for each parameter that the token passes, and four for each position that it attends to and
-    each element of the heads (scores and values). The embedding and the head of the vocabulary are looked up, or
-    computed for one token of the prompt.
-    """
-    params = sum(
-        layer.attention_params
-        + layer.kv_params
-        + layer.dense_params
-        + layer.active_expert_params
-        + layer.replicated_params
-        + layer.whole_params
-        for layer in shape.layers
-    )
-    positions = length * shape.count(FULL)
-    positions += sum(min(layer.window, length) for layer in shape.layers if layer.cache == WINDOW)
-    return 2 * params + 4 * shape.heads * shape.head_dim * positions
 
 
 @dataclass(frozen=True)
@@ -193,7 +173,7 @@ def _planned(config: Mapping[str, Any], asked: Options) -> dict[str, Any]:
         "unknown": [*strange, *filter(None, [drafter.unknown])],
         **_model_sizes(shape, weights, ranks),
         **_cache_sizes(cache, made, ranks, version),
-        **_speed(asked, shape, weights, step),
+        **_speed(asked, shape, weights, step, (cache.length, prefill.selected(text_config(config), shape))),
         "overhead_bytes_per_rank": sum(parts.values()),
         "overhead_parts": parts,
         "gpu_memory_utilization": float(asked.gpu_memory_utilization),
@@ -216,7 +196,7 @@ _OF_CACHE = (
 )
 _OF_WEIGHTS = (
     *("weights_bytes", "weights_bytes_per_rank", "active_bytes", "decode_tokens_per_second_bound"),
-    *("tokens_per_second", "tokens_per_second_of_streams"),
+    *("tokens_per_second", "tokens_per_second_of_streams", "prompts"),
 )
 
 
@@ -285,7 +265,10 @@ def _step(asked: Options, shape: Shape, drafter: Drafter) -> overhead.Step:
     )
 
 
-def _speed(asked: Options, shape: Shape, weights: Weights, step: overhead.Step) -> dict[str, Any]:
+def _speed(
+    asked: Options, shape: Shape, weights: Weights, step: overhead.Step, context: tuple[int, int | None]
+) -> dict[str, Any]:
+    """``context``: the longest one, and how many of its positions a token attends to (`prefill.selected`)."""
     tensor, pipeline = _split(asked)
     bandwidth = float(asked.memory_bandwidth)
     active = weights.active if asked.active_bytes is None else as_int("active_bytes", asked.active_bytes)
@@ -297,6 +280,7 @@ def _speed(asked: Options, shape: Shape, weights: Weights, step: overhead.Step) 
         "decode_tokens_per_second_bound": round(tensor * bandwidth / active, 1) if active else None,
         "tokens_per_second": speed.tokens_per_second(shape, read, run) if active else None,
         "tokens_per_second_of_streams": speed.of_streams(shape, read, run) if active else None,
+        "prompts": prefill.prompts(shape, read, run, step.batched, *context) if active else None,
     }
 
 
@@ -524,7 +508,7 @@ def _cache_sizes(cache: _Cache, made: Pool, ranks: Sequence[Rank], version: tupl
         "block_bytes_per_rank": max(made.block_bytes(rank.stage) for rank in ranks),
         "request_bytes_per_rank": max(rank.sequence(cache.length) for rank in ranks),
         "max_model_len": cache.length,
-        "prefill_flops_per_token": prefill_flops(cache.shape, cache.length),
+        "prefill_flops_per_token": prefill.prefill_flops(cache.shape, cache.length),
         "max_tokens": _max_tokens(ranks, cache.length),
         "max_concurrent_sequences": concurrent_sequences(ranks, cache.length),
         "kv_cache_tokens": _reported_tokens(made, ranks, cache.length, version),

@@ -52,15 +52,15 @@ class SpeedStep:
         tokens = streams * (1 + self.drafted)
         # each further token may need experts that no other one of the step does
         experts = reads.experts * (1 - (1 - reads.share) ** tokens)
-        taken = _layers(shape) * (LAYER + (EAGER if self.eager else 0.0))
+        taken = layers_of(shape) * (LAYER + (EAGER if self.eager else 0.0))
         taken += (reads.always + experts) / (self.tensor * self.bandwidth * REACHED)
         if self.tensor > 1:
             sent = (streams - 1) * shape.hidden * 2 / LINK
-            taken += 2 * _layers(shape) * ((PAIR if self.tensor == 2 else MORE) + sent)
+            taken += 2 * layers_of(shape) * ((PAIR if self.tensor == 2 else MORE) + sent)
         return taken + (self.pipeline - 1) * HOP
 
 
-def _layers(shape: Shape) -> float:
+def layers_of(shape: Shape) -> float:
     """A layer is a part that mixes tokens and one that does not; some models count each of them as one."""
     return sum(
         0.5 * bool(layer.attention_params or layer.cache != "none")
@@ -75,10 +75,10 @@ def tokens_per_second(shape: Shape, reads: Reads, step: SpeedStep) -> dict[str, 
     if not step.drafted:
         # no faster than the memory
         bound = step.tensor * step.bandwidth / (reads.always + reads.experts * reads.share)
-        least, most = _range(1 / taken)
+        least, most = spread(1 / taken)
         return {ANY: [least, round(min(most, bound), 2)]}
     return {
-        kind: _range((1 - chance ** (step.drafted + 1)) / (1 - chance) / taken) for kind, chance in ACCEPTED.items()
+        kind: spread((1 - chance ** (step.drafted + 1)) / (1 - chance) / taken) for kind, chance in ACCEPTED.items()
     }
 
 
@@ -90,11 +90,12 @@ def of_streams(shape: Shape, reads: Reads, step: SpeedStep) -> dict[int, list[fl
     chance = ACCEPTED["prose"]
     given = (1 - chance ** (step.drafted + 1)) / (1 - chance) if step.drafted else 1.0
     return {
-        streams: _range(streams * given / step.seconds(shape, reads, math.ceil(streams / step.pipeline)))
+        streams: spread(streams * given / step.seconds(shape, reads, math.ceil(streams / step.pipeline)))
         for streams in STREAMS
     }
 
 
-def _range(middle: float) -> list[float]:
+def spread(middle: float) -> list[float]:
+    """Least and most around what is expected."""
     half = SPREAD**0.5
     return [round(middle / half, 2), round(middle * half, 2)]
