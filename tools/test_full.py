@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """``make test-full``: every scenario and chaos on each of its clusters, one after the other, resumable.
 
-The last green commit of each and its seconds are kept in docs/scenarios.md.  What was green and whose code has not
+The last green commit of each and its seconds are kept in docs/developers-scenarios.md.  What was green and whose code has not
 changed since is not run again; ``--again`` runs it all the same, names run only those.  The last lines name what is
 older than the code it covers; ``--older`` prints these alone.  Logs and results stay in ``.lab/results/<commit>``.
 """
@@ -30,7 +30,7 @@ LIMIT_SECONDS = 3600
 LIMITS = {"faults": 4 * 3600, "groups": 2 * 3600, "lifecycle": 3 * 3600}
 #: seconds until what takes too long is ended by force
 PATIENCE = 30.0
-PAGE = "docs/scenarios.md"
+PAGE = "docs/developers-scenarios.md"
 #: what every scenario runs
 COMMON = (
     *("plugins", "roles", "playbooks", "recipes", "requirements", "site.yml", "lab", "inventories"),
