@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """``make test-full``: every scenario and chaos on each of its clusters, one after the other, resumable.
 
-The last green commit of each and its seconds are kept in docs/developers-scenarios.md.  What was green and whose code has not
-changed since is not run again; ``--again`` runs it all the same, names run only those.  The last lines name what is
-older than the code it covers; ``--older`` prints these alone.  Logs and results stay in ``.lab/results/<commit>``.
+The last green commit of each and its seconds are kept in docs/developers-scenarios.md. What was green and whose code
+has not changed since is not run again; ``--again`` runs it all the same, names run only those. The last lines name what
+is older than the code it covers; ``--older`` prints these alone. Logs and results stay in ``.lab/results/<commit>``.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ TOP = Path(__file__).parents[3]
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository of two scenarios, which pass unless a file says otherwise."""
     for path, text in {
-        "docs/developers-scenarios.md": "# Scenarios\n\nWords.\n\n| scenario | last green at | seconds |\n|---|---|---|\n",
+        test_full.PAGE: "# Scenarios\n\nWords.\n\n| scenario | last green at | seconds |\n|---|---|---|\n",
         "molecule/one/molecule.yml": "scenario: {}\n",
         "molecule/two/molecule.yml": "ansible: {env: {SPARKLAB_TESTS: one/test_short.py}}\n",
         "tests/integration/one/test_short.py": "",
