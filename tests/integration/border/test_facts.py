@@ -19,7 +19,7 @@ TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "g
 LOCK = str(TOP / "requirements" / "engine" / "ray-cp312-aarch64.txt")
 #: what the hosts registered before one of them pulls, and before a copy from host to host ends
 CHECKED: dict[str, Any] = {
-    "__engine_installed": {"lacks": "own/vllm:1"},
+    "__engine_installed": {"lacks": "own/vllm:1", "unbuilt": "sha256:" + "0" * 64},
     "__model_store_check": {"models": {}, "need": [{"sha256": "0" * 64, "size": 1, "have": 0}]},
     "__model_store_run": {"run": "0" * 16},
 }
@@ -28,7 +28,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "cluster_verify": {"stage": "serving"},
     "controller_lock": {},
     "engine_image": {"image": "own/vllm:1", "requirements": LOCK},
-    "engine_image_build": {"recipe": "mine", "script": "true", "steps": []},
+    "engine_image_build": {"recipe": "mine", "script": "true", "steps": [], "image": "own/vllm:1"},
     "engine_image_pull": {"image": "own/vllm:1"},
     "engine_trial": {"command": ["true"]},
     "engine_venv": {"python": "python3", "requirements": LOCK.replace("ray-", "cuda13-")},
