@@ -140,6 +140,8 @@ class ConsoleHands:
         self._front, self._blocked, self._wake = front, blocked, wake_group
         self.wall = wall
         self._lock = threading.Lock()
+        #: two wishes at once must not write two lists of blocked keys out of one
+        self._blocking = threading.Lock()
         #: by id; what was done is not done again, however often it is sent
         self._jobs: dict[str, dict[str, Any]] = {}
 
@@ -203,7 +205,8 @@ class ConsoleHands:
         """Do it; what was done.  Raises ControlError, OSError."""
         verb = str(job["do"])
         if verb in KEY_VERBS:
-            return self._block(str(job["key"]), verb == "block")
+            with self._blocking:
+                return self._block(str(job["key"]), verb == "block")
         if verb == "wake" and job["group"]:
             return [self._wake(str(job["group"]))]
         reason = f"{VERBS[verb]} by {job['who']}: {job['reason']}"

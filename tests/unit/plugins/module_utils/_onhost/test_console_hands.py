@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,32 @@ def test_keys_are_those_of_the_front_proxy_and_a_block_stays_only_if_it_is_taken
     status[0] = 0
     assert ends("unblock", 4) == ("done", [])
     assert ran == [["systemctl", "reload", "sparkthor-front.service"]] * 3
+
+
+def test_a_block_that_is_not_taken_undoes_no_other(tmp_path: Path) -> None:
+    (tmp_path / "front.good").mkdir()
+    text = front.key_map([front.NamedKey("web", "a" * 20), front.NamedKey("max", "b" * 20)])
+    (tmp_path / "front.good" / "keys.conf").write_text(text)
+    began, goes_on, answers = threading.Event(), threading.Event(), iter((1, 0))
+
+    def runner(_argv: list[str], _seconds: float) -> tuple[int, str, str]:
+        status = next(answers)
+        if status:
+            began.set()
+            goes_on.wait(10)
+        return status, "", "nginx refuses it"
+
+    audit, blocked = str(tmp_path / "audit"), str(tmp_path / "blocked")
+    hands = console_hands.ConsoleHands(CONFIG, runner=runner, audit=audit, front=str(tmp_path), blocked=blocked)
+    first = hands.act({**WISH, "do": "block", "key": "web", "id": "1" * 8})
+    assert began.wait(10)
+    second = hands.act({**WISH, "do": "block", "key": "max", "id": "2" * 8})
+    # time for it to end, if nothing held it
+    time.sleep(0.2)
+    goes_on.set()
+    while "running" in (first["state"], second["state"]):
+        time.sleep(0.01)
+    assert (first["state"], second["state"], hands.blocked()) == ("failed", "done", ["max"])
 
 
 def test_a_service_that_wakes_nobody_is_said(tmp_path: Path) -> None:
