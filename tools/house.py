@@ -30,6 +30,22 @@ TESTED_FROM = 35
 CODE_FROM = {"modules": 60, "action": 35}
 #: name of a longer function, as `make house` prints it -> why it is not split
 LONG_FUNCTIONS: dict[str, str] = {}
+#: file that starts programs by itself -> why not by module_utils._lib.command
+STARTERS = {
+    "module_utils._lib.command": "it is the one from which the others do",
+    "module_utils._network.firewall_watch": "one file, installed alone on hosts that have no engine",
+    "module_utils._measure.link": "leaves ib_write_bw's server running beside the measurement, and ends it",
+    "module_utils._onhost.rank_process": "a rank and what ends its container, without a limit, in an event loop",
+    "module_utils._onhost.container": "becomes Docker's client",
+    "module_utils._onhost.launch": "becomes the engine",
+    "action.cluster_bench": "a benchmark takes as long as it takes, and whoever watches it ends it",
+}
+#: calls that start a program, or become one
+STARTS = re.compile(
+    r"(?:.*\.)?(?:Popen|create_subprocess_\w+|subprocess_(?:exec|shell)|run_command)"
+    r"|(?:subprocess\.)?(?:check_call|check_output|getoutput|getstatusoutput)|subprocess\.(?:run|call)"
+    r"|os\.(?:system|popen|posix_spawnp?|spawn\w+|exec\w+)"
+)
 #: functions that several utils have under one name, because they are called alike
 INTERFACES = frozenset(("read_now",))
 #: words of the glossary's last column that are no names in code -> what to say instead
@@ -129,6 +145,7 @@ def problems(house: House) -> list[str]:
     except CycleError as error:
         found.append("packages import each other in a circle: " + " -> ".join(reversed(error.args[1])))
     found += _without_limit(house)
+    found += _starters(house)
     found += _shared_names(house)
     found += _no_names(house)
     found += _untested_doors(house)
@@ -221,6 +238,33 @@ def _without_limit(house: House) -> list[str]:
                     "kernel: use run_limited of module_utils._lib.command"
                 )
     return found
+
+
+def _starters(house: House) -> list[str]:
+    """Files that start programs by themselves: one runner has limits, ends and outputs right."""
+    found = []
+    starting = set()
+    for name, path in sorted(house.files.items()):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        imported = {
+            alias.asname or alias.name: f"{node.module}.{alias.name}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and node.module in ("subprocess", "os", "asyncio")
+            for alias in node.names
+        }
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call):
+                continue
+            called = ast.unparse(node.func)
+            if STARTS.fullmatch(imported.get(called, called)):
+                starting.add(name)
+                if name not in STARTERS:
+                    found.append(
+                        f"{name} line {node.lineno}: {called} starts a program: let run_limited or run_alone of "
+                        "module_utils._lib.command do it, or say in STARTERS why not"
+                    )
+    idle = [name for name in STARTERS if name in house.files and name not in starting]
+    return [*found, *(f"{name} is in STARTERS and starts no program" for name in idle)]
 
 
 def test_file(name: str) -> str:

@@ -16,12 +16,15 @@ import tempfile
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import role_specs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import secrets_dir
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import bench, results
 
+#: seconds in which a Python imports a package, from a slow disk too
+IMPORT_LIMIT = 60.0
 _NUMBERS = {"type": "list", "elements": "int"}
 
 
@@ -103,8 +106,7 @@ class ActionModule(ClusterAction):
         python = given["python"] or str(self._templar.template("{{ ansible_playbook_python }}"))
         with tempfile.TemporaryDirectory(prefix="sparkthor-bench-") as folder:
             self._prepare(given, plan, folder)
-            told = subprocess.run([python, "-c", "import llama_benchy"], capture_output=True, text=True, check=False)
-            if told.returncode:
+            if run_limited([python, "-c", "import llama_benchy"], IMPORT_LIMIT)[0]:
                 raise bench.BenchError(
                     f"bench_python: {python} has no llama-benchy: install it there (pip install llama-benchy), or name "
                     "a Python that has it"

@@ -123,6 +123,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import option_table, sglang_options
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import TIMED_OUT, run_limited
 
 #: what runs under the engine's Python, by the engine
 READERS = {"vllm": option_table, "sglang": sglang_options}
@@ -146,18 +147,14 @@ def read_cache(path: str) -> dict[str, Any] | None:
 
 def run_python(module: AnsibleModule, command: list[str], script: str, timeout: int) -> str:
     """Standard output of a script under the engine's Python; the module fails with the last line of its error."""
-    limited = ["timeout", "--signal=KILL", str(timeout), *command, "-"]
-    code, out, err = module.run_command(
-        limited, data=script, environ_update={"VLLM_LOGGING_LEVEL": "ERROR", "LC_ALL": "C"}
-    )
+    environment = {**os.environ, "VLLM_LOGGING_LEVEL": "ERROR", "LC_ALL": "C"}
+    code, out, err = run_limited([*command, "-"], timeout, script, environment=environment)
     if code:
         lines = [line for line in (err or out).strip().splitlines() if line.strip()]
-        reason = (
-            f"no answer within {timeout} s" if code in (124, 137, -9) else (lines[-1] if lines else f"exit code {code}")
-        )
+        reason = f"no answer within {timeout} s" if code == TIMED_OUT else (lines[-1] if lines else f"exit code {code}")
         name = module.params["engine_name"]
         module.fail_json(msg=f"command={' '.join(command)!r}: the engine's {name} cannot be asked: {reason}", rc=code)
-    return str(out)
+    return out
 
 
 def find_table(text: str) -> dict[str, Any] | None:

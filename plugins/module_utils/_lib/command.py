@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # run_command has no time limit, this has:
 # pylint: disable=ansible-bad-function
-"""Run one command with a time limit.
+"""Run one command with a time limit: the one place from which the collection does.
 
 ``AnsibleModule.run_command`` has no time limit, and a vendor tool that hangs on broken hardware must never hang a
 play.  The outcome is always a (rc, stdout, stderr) triple; nothing raises.
@@ -17,9 +17,11 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
+import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 #: seconds that a killed command has to be gone; one that is not is left behind
 KILLED = 1.0
@@ -68,6 +70,42 @@ def run_limited(
         return TIMED_OUT, "", f"{argv[0]}: no answer within {timeout:g} s"
     except BaseException:  # the caller's own time is up
         process.kill()
+        raise
+    return process.returncode, _text(out), _text(err)
+
+
+def run_alone(
+    argv: Sequence[str],
+    timeout: float,
+    stdin: str,
+    environment: Mapping[str, str],
+    account: Mapping[str, Any] | None = None,
+    handles: Sequence[int] = (),
+    merged: bool = False,
+) -> tuple[int, str, str]:
+    """Run a program and all that it starts in a session of its own, which ends with it after ``timeout`` seconds.
+
+    ``account`` has the ``user``, ``group`` and ``extra_groups`` to run it as; ``handles`` are files that it inherits.
+    ``merged`` makes one output of both, in the order in which they were written.
+    Raises OSError where it cannot be started, ``subprocess.TimeoutExpired`` where it did not end in time.
+    """
+    process = subprocess.Popen(
+        list(argv),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if merged else subprocess.PIPE,
+        env=environment,
+        cwd="/",
+        start_new_session=True,
+        pass_fds=handles,
+        **(account or {}),
+    )
+    try:
+        out, err = exchange(process, timeout, stdin.encode())
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        end(process)
         raise
     return process.returncode, _text(out), _text(err)
 

@@ -1,7 +1,5 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# starts the engine's Python as another user, with its own limits:
-# pylint: disable=ansible-bad-function
 """One rank of an all-reduce sweep inside the installed engine, and what its log says about the transport.
 
 NCCL where torch sees a GPU, Gloo elsewhere; the same environment files as the units have.  Standard library only.
@@ -14,13 +12,12 @@ import json
 import os
 import pwd
 import re
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import KILLED, run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_alone, run_limited
 
 MARK = "SPARKTHOR-VERIFY "
 
@@ -205,32 +202,16 @@ def run_program(
         raise ProgramError(f"there is no user {user} to run the engine as; run the engine role") from None
     own = environment_file.read((environment_file.ENGINE, environment_file.FABRIC)) if user else {}
     try:
-        process = subprocess.Popen(
-            [*engine, "-", *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env={**os.environ, **own, **environment},
-            cwd="/",
-            start_new_session=True,
-            **options,
+        status, out, _err = run_alone(
+            [*engine, "-", *arguments], limit, program, {**os.environ, **own, **environment}, options, merged=True
         )
     except OSError as error:
         raise ProgramError(f"the engine's Python cannot be run: {engine[0]}: {error.strerror}") from error
-    try:
-        out, _none = process.communicate(program, timeout=limit)
     except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        # one that hangs in the kernel, as on a GPU that is gone, hears no signal and is left behind
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=KILLED)
         if after:
             run_limited(after, 60)
         raise ProgramError(f"no end after {limit:.0f} s") from None
-    return process.returncode, out
+    return status, out
 
 
 def run_rank(

@@ -1,7 +1,5 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# runs on the host without Ansible, in the front proxy's unit:
-# pylint: disable=ansible-bad-function
 """Takes the wanted configuration of the front proxy into use only if nginx accepts it.
 
 This runs as root, because what is wanted holds keys; nginx never does, not even to test a configuration.
@@ -20,12 +18,12 @@ import os
 import re
 import shutil
 import ssl
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from .._lib import files, foreign
+from .._lib.command import run_limited
 
 FOLDER = "/etc/sparkthor"
 #: names of keys that somebody blocked on the page; root's part of the page writes it
@@ -35,6 +33,8 @@ _NAME = re.compile(r"[a-z0-9_-]{1,32}")
 USER = "sparkthor-front"
 #: a self-made certificate is made anew this many seconds before its end
 RENEW_BEFORE = 2592000
+#: seconds that a command here may take: nginx asks for names, openssl waits for randomness, cp for a disk
+LIMIT = 60.0
 INVALID = "the wanted configuration of the front proxy is not valid"
 
 
@@ -62,22 +62,29 @@ def fingerprint(root: str = "/", folder: str = FOLDER) -> str:
     return hashlib.sha256(certificate).digest().hex(":").upper()
 
 
+def _must(argv: Sequence[str]) -> None:
+    """Run a command that has to succeed.  Raises OSError with its own words."""
+    status, out, err = run_limited(argv, LIMIT)
+    if status:
+        raise OSError((err or out).strip() or f"{argv[0]} ended with {status}")
+
+
 def make_certificate(wanted: Path) -> None:
     """A certificate for the names in the file ``self-signed``, unless a good one is there.
 
-    Raises OSError or subprocess.CalledProcessError.
+    Raises OSError.
     """
     names = _text(wanted / "self-signed")
     certificate = wanted / "tls.crt"
     if _has_content(certificate) and _text(wanted / "tls.names") == names:
         check = ["openssl", "x509", "-checkend", str(RENEW_BEFORE), "-noout", "-in", str(certificate)]
-        if subprocess.run(check, check=False, capture_output=True).returncode == 0:
+        if run_limited(check, LIMIT)[0] == 0:
             return
     print(f"making a certificate for {names}", flush=True)
     argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     argv += ["-days", "825", "-sha256", "-subj", "/CN=sparkthor", "-addext", f"subjectAltName={names}"]
     argv += ["-keyout", str(wanted / ".tls.key"), "-out", str(wanted / ".tls.crt")]
-    subprocess.run(argv, check=True, capture_output=True)
+    _must(argv)
     (wanted / ".tls.key").replace(wanted / "tls.key")
     (wanted / ".tls.crt").replace(certificate)
     (wanted / "tls.names").write_text(f"{names}\n", encoding="utf-8")
@@ -104,19 +111,9 @@ def as_nginx(user: str) -> list[str]:
 def check_with_nginx(copy: Path, wanted: Path, user: str) -> None:
     """Raises FrontError with what nginx says against the copy, in words about what it is a copy of."""
     nginx = shutil.which("nginx") or "/usr/sbin/nginx"
-    try:
-        test = subprocess.run(
-            [*as_nginx(user), nginx, "-t", "-q", "-c", str(copy / "nginx.conf")],
-            check=False,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        )
-    except OSError as error:
-        raise FrontError(f"{INVALID}: {nginx}: {error.strerror}") from error
-    if test.returncode != 0:
-        raise FrontError(f"{INVALID}: {test.stdout.strip().replace(str(copy), str(wanted))}")
+    status, out, err = run_limited([*as_nginx(user), nginx, "-t", "-q", "-c", str(copy / "nginx.conf")], LIMIT)
+    if status != 0:
+        raise FrontError(f"{INVALID}: {(out + err).strip().replace(str(copy), str(wanted))}")
 
 
 def blocked_keys(path: str = BLOCKED) -> list[str]:
@@ -142,13 +139,13 @@ def take(wanted: Path, good: Path, user: str = USER, blocked: Sequence[str] = ()
     if (wanted / "self-signed").exists():
         try:
             make_certificate(wanted)
-        except (OSError, subprocess.CalledProcessError) as error:
-            raise FrontError("the self-made certificate could not be made (is openssl installed?)") from error
+        except OSError as error:
+            raise FrontError(f"the self-made certificate could not be made (is openssl installed?): {error}") from error
     new, old = good.with_name(f"{good.name}.new"), good.with_name(f"{good.name}.old")
     shutil.rmtree(new, ignore_errors=True)
     try:
         # cp keeps owners and modes: nobody else reads it before it is whole
-        subprocess.run(["cp", "-a", str(wanted), str(new)], check=True, stdin=subprocess.DEVNULL)
+        _must(["cp", "-a", str(wanted), str(new)])
         if blocked:
             (new / "blocked.conf").write_text(blocked_map(blocked), encoding="utf-8")
         hand_over_to_front(new, user)
@@ -157,7 +154,7 @@ def take(wanted: Path, good: Path, user: str = USER, blocked: Sequence[str] = ()
         if good.exists():
             good.rename(old)
         new.rename(good)
-    except (OSError, KeyError, subprocess.CalledProcessError) as error:
+    except (OSError, KeyError) as error:
         raise FrontError(f"{good} cannot be replaced: {error}") from error
     finally:
         # what nginx refused, or half a copy on a full disk, must not stay: there are keys in it

@@ -17,7 +17,6 @@ import errno
 import http.client
 import os
 import pwd
-import signal
 import socket
 import subprocess
 import time
@@ -27,6 +26,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from .._lib import foreign, peer
+from .._lib.command import run_alone
 from .ray_config import TLS_FILES, Config, read_token
 
 ANSWER_LIMIT = 32 * 1024 * 1024
@@ -209,31 +209,12 @@ def run_engine(
             handles.append(_handle(text, account.pw_uid))
             env[name] = f"/proc/self/fd/{handles[-1]}"
     try:
-        process = subprocess.Popen(
-            [*config.engine, "-", *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            env=env,
-            cwd="/",
-            start_new_session=True,
-            pass_fds=handles,
-            **options,
-        )
+        return run_alone([*config.engine, "-", *arguments], timeout, program, env, options, handles)
+    except subprocess.TimeoutExpired:
+        return -1, "", ""
     finally:
         for handle in handles:
             os.close(handle)
-    try:
-        out, err = process.communicate(program, timeout=timeout)
-    except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=1)
-        return -1, "", ""
-    return process.returncode, out, err
 
 
 def probe_engine(config: Config, timeout: float, environment: Mapping[str, str] | None = None) -> RayProbe:

@@ -119,7 +119,35 @@ def test_a_sound_tree(tmp_path: Path) -> None:
     ],
 )
 def test_a_broken_rule_is_named(tmp_path: Path, name: str, text: str, problem: str) -> None:
-    assert house.problems(changed(tmp_path, name, text)) == [problem]
+    found = house.problems(changed(tmp_path, name, text))
+    assert [line for line in found if "starts a program" not in line] == [problem]
+
+
+@pytest.mark.parametrize(
+    ("text", "called"),
+    [
+        ("import subprocess\nsubprocess.run(['ip'])\n", "subprocess.run"),
+        ("import subprocess\nsubprocess.Popen(['ip'])\n", "subprocess.Popen"),
+        ("from subprocess import run as go\ngo(['ip'])\n", "go"),
+        ("import asyncio\nasyncio.create_subprocess_exec('ip')\n", "asyncio.create_subprocess_exec"),
+        ("import os\nos.system('ip')\n", "os.system"),
+        ("import os\nos.execvp('ip', [])\n", "os.execvp"),
+        ("module = None\nmodule.run_command(['ip'])\n", "module.run_command"),
+    ],
+)
+def test_programs_are_started_in_one_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, called: str
+) -> None:
+    tree = changed(tmp_path, "module_utils/_onhost/watchdog.py", text)
+    [problem] = house.problems(tree)
+    assert problem == (
+        f"module_utils._onhost.watchdog line 2: {called} starts a program: let run_limited or run_alone of "
+        "module_utils._lib.command do it, or say in STARTERS why not"
+    )
+    monkeypatch.setitem(house.STARTERS, "module_utils._onhost.watchdog", "it has to")
+    assert house.problems(tree) == []
+    [problem] = house.problems(changed(tmp_path, "module_utils/_onhost/watchdog.py", ""))
+    assert problem == "module_utils._onhost.watchdog is in STARTERS and starts no program"
 
 
 def test_packages_in_a_circle(tmp_path: Path) -> None:

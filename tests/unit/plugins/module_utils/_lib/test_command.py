@@ -111,3 +111,33 @@ def test_memory_does_not_grow_with_an_output() -> None:
 def test_input_and_output_larger_than_a_pipe_pass_each_other() -> None:
     text = "".join(f"line {number}\n" for number in range(100_000))
     assert run_limited(["cat"], 60, text) == (0, text, "")
+
+
+def test_a_program_ends_with_all_that_it_started(tmp_path: Path) -> None:
+    """The caller comes back in time, also where a child of it holds the pipes open."""
+    code = (
+        "import subprocess, sys; subprocess.Popen(['sleep', '77.25']); print('begun', flush=True); sys.stdin.read(); "
+    )
+    begun = time.monotonic()
+    with pytest.raises(subprocess.TimeoutExpired):
+        command.run_alone([sys.executable, "-c", code], 1.0, "", {})
+    assert time.monotonic() - begun < 10
+    left = subprocess.run(["pgrep", "-f", "sleep 77[.]25"], check=False, capture_output=True, text=True)
+    assert left.stdout == ""
+
+
+def test_a_program_alone_has_its_environment_and_one_output_where_that_is_wanted() -> None:
+    code = (
+        "import os, sys; print(os.getcwd(), sorted(os.environ), sys.stdin.read(), flush=True); sys.stderr.write('no')"
+    )
+    told = (0, "/ ['A'] in\n", "no")
+    environment = {"A": "1", "LC_CTYPE": "C"}
+    code = code.replace("sorted(os.environ)", "sorted(set(os.environ) - {'LC_CTYPE'})")
+    assert command.run_alone([sys.executable, "-c", code], 20, "in", environment) == told
+    assert command.run_alone([sys.executable, "-c", code], 20, "in", environment, merged=True) == (
+        0,
+        told[1] + "no",
+        "",
+    )
+    with pytest.raises(FileNotFoundError):
+        command.run_alone(["/nonexistent/python"], 1, "", environment)

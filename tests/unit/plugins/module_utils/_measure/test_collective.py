@@ -103,11 +103,11 @@ def test_docker_s_client_gets_none_of_the_engine_s_variables(tmp_path, monkeypat
     monkeypatch.setattr(collective, "_as_user", lambda _user: {})
     told = []
 
-    def popen(_words, *, env, **_more):
-        told.append(env.get("LD_PRELOAD"))
+    def started(_words, _limit, _program, environment, _account, **_more):
+        told.append(environment.get("LD_PRELOAD"))
         raise FileNotFoundError(2, "not there")
 
-    monkeypatch.setattr(collective.subprocess, "Popen", popen)
+    monkeypatch.setattr(collective, "run_alone", started)
     monkeypatch.delenv("LD_PRELOAD", raising=False)
     assert "not there" in collective.run_rank(0, 1, "127.0.0.1", 1, ["x"], user, 8, 1, 1)["error"]
     # a rank of a venv is the serving user's
