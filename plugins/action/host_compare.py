@@ -46,10 +46,14 @@ class ActionModule(Action):
         folders = self._folders() if _GIVEN_FOLDERS & set(compared) else {}
         probe = arguments["probe"]
         if probe:
-            probe = {
-                **probe,
-                "links": cabling_check.with_peers(probe.get("links") or [], self.vars.get("hostvars") or {}),
-            }
+            fabric = self.vars.get("sparkthor_fabric") or {}
+            # hosts that go one after the other hear nobody, so nothing follows from that
+            together = [host for host in self.vars.get("ansible_play_hosts") or () if host in fabric]
+            if int(self.vars.get("ansible_forks") or 5) < len(together):
+                together = []
+            links = probe.get("links") or []
+            hostvars = self.vars.get("hostvars") or {}
+            probe = {**probe, "links": cabling_check.with_peers(links, hostvars, self.host, fabric, together)}
         outcome: dict[str, Any] = {
             "changed": False,
             "converged": list(dict.fromkeys(item["role"] for item in comparisons)),

@@ -136,6 +136,12 @@ probe:
     neighbours:
       description: By NIC, the C(host) and C(netdev) of every frame seen there.
       type: dict
+    cabled:
+      description: By NIC, the hosts whose frames came in over a plain cable, which no switch passes on.
+      type: dict
+    switches:
+      description: By NIC on a switch, how LLDP calls that switch, where lldpd runs.
+      type: dict
     raised:
       description: Ports that were set up for the probe.
       type: list

@@ -27,6 +27,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import fore
 #: "local experimental" in the IEEE's list: nothing else reacts to it
 ETHERTYPE = 0x88B5
 BROADCAST = b"\xff" * 6
+#: no bridge passes frames to this address on (IEEE 802.1Q): one that arrives came over a plain cable
+NEAREST = b"\x01\x80\xc2\x00\x00\x0e"
 _MAGIC = b"sparkthor.cluster/1 "
 _HEADER = struct.Struct("!6s6sH")
 _NAME = re.compile(r"[^\x00-\x20\x7f]{1,253}")
@@ -34,6 +36,11 @@ _NAME = re.compile(r"[^\x00-\x20\x7f]{1,253}")
 SPARK_PORTS = ("enp1s0f0np0", "enP2p1s0f0np0", "enp1s0f1np1", "enP2p1s0f1np1")
 #: seconds to go on for a port once nothing more can be expected of it
 GRACE = 2.0
+
+#: of linux/if_packet.h, which Python's socket leaves out
+_SOL_PACKET, _ADD_MEMBERSHIP, _MULTICAST = 263, 1, 0
+#: hosts and ports that are counted on one port
+_MOST = 1024
 
 Seen = dict[str, set[tuple[str, str]]]
 
@@ -50,10 +57,10 @@ class CagePort(Protocol):
     def close(self) -> None: ...
 
 
-def encode(source: bytes, host: str, netdev: str) -> bytes:
+def encode(source: bytes, host: str, netdev: str, target: bytes = BROADCAST) -> bytes:
     """One frame from this MAC address; never shorter than Ethernet's minimum of 60 bytes."""
     body = _MAGIC + json.dumps({"host": host, "netdev": netdev}, ensure_ascii=True).encode()
-    return _HEADER.pack(BROADCAST, source, ETHERTYPE) + body + b"\n"
+    return _HEADER.pack(target, source, ETHERTYPE) + body + b"\n"
 
 
 def decode(frame: bytes) -> tuple[str, str] | None:
@@ -93,6 +100,10 @@ def open_port(netdev: str) -> tuple[CagePort, bytes]:
     try:
         port.setblocking(False)
         port.bind((netdev, ETHERTYPE))
+        # struct packet_mreq: without it the NIC drops frames to that address (packet(7))
+        wanted = struct.pack("iHH8s", socket.if_nametoindex(netdev), _MULTICAST, len(NEAREST), NEAREST)
+        with contextlib.suppress(OSError):
+            port.setsockopt(_SOL_PACKET, _ADD_MEMBERSHIP, wanted)
         return port, port.getsockname()[4]
     except OSError:
         port.close()
@@ -109,9 +120,11 @@ class _Watch:
         training: float,
         settled: Iterable[str],
         others: Mapping[str, bool],
+        crowds: Mapping[str, Iterable[str]],
     ) -> None:
         self.expected, self.seconds, self.training = expected, seconds, training
         self.settled, self.others = set(settled), others
+        self.crowds = {netdev: set(hosts) for netdev, hosts in crowds.items()}
         self.start = time.monotonic()
         self.seen: Seen = {netdev: set() for netdev in (*expected, *others)}
         self.first: dict[str, float] = {}
@@ -128,6 +141,8 @@ class _Watch:
         return [name for name in ports if name in self.expected and not self._found(name)]
 
     def _found(self, netdev: str) -> bool:
+        if netdev in self.crowds:
+            return self.crowds[netdev] <= {host for host, _netdev in self.seen[netdev]}
         return is_neighbour(self.seen[netdev], *self.expected[netdev])
 
     def until(self, netdev: str) -> float:
@@ -135,6 +150,10 @@ class _Watch:
         peer = self.expected[netdev][0]
         dark = netdev in self.dark
         last = self.start + self.seconds + (self.training if dark else 0)
+        if netdev in self.crowds:
+            # a switch is there already; where frames pass, one that has not come may be of a host that begins late
+            longer = self.heard if not dark else netdev not in self.settled
+            return self.start + self.seconds + (self.training if longer else 0)
         if netdev in self.first:
             # its cable leads to somebody else
             return min(last, self.first[netdev] + GRACE)
@@ -166,23 +185,27 @@ def exchange(
     training: float = 0.0,
     settled: Iterable[str] = (),
     others: Mapping[str, bool] | None = None,
+    crowds: Mapping[str, Iterable[str]] | None = None,
+    cabled: Seen | None = None,
 ) -> tuple[Seen, dict[str, str]]:
     """Send and listen on the NICs of ``expected`` (NIC → who should be there); who was seen, and what went wrong.
 
     Frames of this very host are not counted: a NIC may hand them from one half to the other.  ``dark`` names the NICs
     without carrier and is asked twice a second; ``settled`` are those whose both ends were up before the probe, so
     that there is no training to wait for.  ``others`` are NICs of the other cage (→ set up for the probe): nobody is
-    expected there, but a peer whose cable ends there learns it from the frames sent out of them.
+    expected there, but a peer whose cable ends there learns it from the frames sent out of them.  ``crowds`` are the
+    NICs on a switch (→ the hosts that it joins).  ``cabled`` is filled with those whose frames no bridge passed on.
     """
-    watch = _Watch(expected, seconds, training, settled, others or {})
+    watch = _Watch(expected, seconds, training, settled, others or {}, crowds or {})
+    near: Seen = {} if cabled is None else cabled
     errors: dict[str, str] = {}
     ports: dict[str, CagePort] = {}
-    frames: dict[str, bytes] = {}
+    frames: dict[str, list[bytes]] = {}
     try:
         for netdev in watch.seen:
             try:
                 ports[netdev], address = open_netdev(netdev)
-                frames[netdev] = encode(address, host, netdev)
+                frames[netdev] = [encode(address, host, netdev, target) for target in (BROADCAST, NEAREST)]
             except OSError as error:
                 errors[netdev] = error.strerror or str(error)
         due, left, next_read = watch.start, burst, watch.start
@@ -195,15 +218,16 @@ def exchange(
                 due = now + interval
                 for netdev, port in ports.items():
                     # a port without carrier refuses or drops frames; it simply sees nobody
-                    with contextlib.suppress(OSError):
-                        port.send(frames[netdev])
+                    for frame in frames[netdev]:
+                        with contextlib.suppress(OSError):
+                            port.send(frame)
                 missing = watch.missing(ports)
                 if not missing or now >= max(*map(watch.until, missing), watch.search_ends()):
                     left -= 1
             ready, _w, _x = select.select(list(ports.values()), [], [], max(0.0, due - time.monotonic()))
             for netdev, port in ports.items():
                 if port in ready:
-                    _drain(port, host, watch.seen[netdev])
+                    _drain(port, host, watch.seen[netdev], near.setdefault(netdev, set()))
                     watch.note(netdev, time.monotonic())
     finally:
         for port in ports.values():
@@ -211,15 +235,17 @@ def exchange(
     return watch.seen, errors
 
 
-def _drain(port: CagePort, host: str, seen: set[tuple[str, str]]) -> None:
+def _drain(port: CagePort, host: str, seen: set[tuple[str, str]], near: set[tuple[str, str]]) -> None:
     for _frame in range(256):  # a flood must not keep us from sending
         try:
             frame = port.recv(2048)
         except OSError:
             return
         found = decode(frame)
-        if found and found[0] != host and len(seen) < 64:
+        if found and found[0] != host and len(seen) < _MOST:
             seen.add(found)
+            if frame.startswith(NEAREST):
+                near.add(found)
 
 
 def plain(seen: Seen) -> dict[str, list[dict[str, str]]]:
@@ -324,20 +350,26 @@ def find_neighbours(
     change_nothing: bool = False,
     open_netdev: Callable[[str], tuple[CagePort, bytes]] = open_port,
 ) -> dict[str, Any]:
-    """``{ports, neighbours, raised, errors}`` of the planned links (each ``netdev, peer, peer_netdev, peer_up``).
+    """``{ports, neighbours, cabled, raised, errors}`` of the planned links.
 
-    ``ports`` holds, per NIC, ``present, up, carrier, mtu`` as they were then; ``carrier`` is None where it could not
-    be known (down, and ``change_nothing``). Frames go out only on links that have a peer: on a switch everybody sees
-    everybody, which says nothing about a cable.
+    Each has ``netdev, peer, peer_netdev, peer_up``, or ``hosts`` that a switch joins. ``ports`` holds, per NIC,
+    ``present, up, carrier, mtu`` as they were then; ``carrier`` is None where it could not be known (down, and
+    ``change_nothing``). Frames go out on links that have a peer or hosts.
     """
     errors: dict[str, str] = {}
     seen: Seen = {}
+    cabled: Seen = {}
     ports = _Ports(links, states)
     raisable = [*ports.down, *(name for name in ports.others if not ports.before[name]["up"])]
     with raised([] if change_nothing else raisable, run, errors) as done:
         usable = ports.usable(done)
         # A port of ours may be dark only because its peer has not set the other end up yet: it takes part all the same.
-        expected = {link["netdev"]: (link["peer"], link["peer_netdev"]) for link in usable if link.get("peer")}
+        crowds = {link["netdev"]: link["hosts"] for link in usable if link.get("hosts") and not link.get("peer")}
+        expected = {
+            link["netdev"]: (link["peer"], link["peer_netdev"])
+            for link in usable
+            if link.get("peer") or link["netdev"] in crowds
+        }
         if expected:
             seen, problems = exchange(
                 host,
@@ -346,12 +378,24 @@ def find_neighbours(
                 open_netdev,
                 dark=ports.dark,
                 training=training,
-                settled=[link["netdev"] for link in usable if link.get("peer_up") and link["netdev"] not in done],
+                settled=[
+                    link["netdev"]
+                    for link in usable
+                    if (link.get("peer_up") or link["netdev"] in crowds) and link["netdev"] not in done
+                ],
                 others={name: name in done for name in ports.others if name in done or ports.before[name]["up"]},
+                crowds=crowds,
+                cabled=cabled,
             )
             errors.update((name, problem) for name, problem in problems.items() if name in ports.planned)
         elif set(done) & ports.planned:
             wait_for_carrier(set(done) & ports.planned, states, training)
         after = states()
         ports.dark()
-    return {"ports": ports.report(after, seen, done), "neighbours": plain(seen), "raised": done, "errors": errors}
+    return {
+        "ports": ports.report(after, seen, done),
+        "neighbours": plain(seen),
+        "cabled": {netdev: sorted({host for host, _netdev in found}) for netdev, found in cabled.items()},
+        "raised": done,
+        "errors": errors,
+    }

@@ -16,6 +16,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network import 
     netplan_generator,
     netplan_inspect,
     rdma,
+    survey,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
 
@@ -28,6 +29,7 @@ LINK = {
     "peer": {"type": "str", "default": ""},
     "peer_netdev": {"type": "str", "default": ""},
     "peer_up": {"type": "bool", "default": False},
+    "hosts": {"type": "list", "elements": "str", "default": []},
     "mtu": {"type": "int"},
 }
 #: ``seconds``: how long to listen for a neighbour that is silent on every port (a sound fabric takes about a second);
@@ -66,6 +68,14 @@ def netplan_obstacles(
     }
 
 
+def switches(links: list[dict[str, Any]], run: survey.Runner) -> dict[str, str]:
+    """By NIC that is planned on a switch, the name of that switch."""
+    own = {link["netdev"] for link in links if not link.get("peer")}
+    rc, out, _err = run(["lldpctl", "-f", "json0"]) if own else (1, "", "")
+    told = survey.parse_lldp(out) if rc == 0 else {}
+    return {netdev: item["name"] for netdev, item in told.items() if netdev in own and item["bridge"] and item["name"]}
+
+
 def probe(params: dict[str, Any], check: bool) -> dict[str, Any]:
     """Probe the ports as ARGUMENTS say; with ``check`` a port that is administratively down stays so.
 
@@ -73,6 +83,8 @@ def probe(params: dict[str, Any], check: bool) -> dict[str, Any]:
 
     * ``ports``: by NIC ``present``, ``up``, ``carrier`` (None where unknown) and ``mtu``
     * ``neighbours``: by NIC the ``host`` and ``netdev`` of every frame seen there
+    * ``cabled``: by NIC the hosts whose frames came in over a plain cable, by no switch
+    * ``switches``: by NIC on a switch, how LLDP calls that switch, where lldpd runs
     * ``raised``: ports that were set up for the probe; ``errors``: by NIC why it could not be probed
     * ``rdma``: ``links``, ``source`` and ``warnings`` as the module ``rdma_info`` finds them
     * ``netplan``: ``findings``, ``adoptable`` and the NICs that our ``own`` file configures now
@@ -90,6 +102,7 @@ def probe(params: dict[str, Any], check: bool) -> dict[str, Any]:
         # after the frames: other hosts wait for those, not for this
         found["netplan"] = netplan_obstacles(params["path"], params["links"], params["renderer"], params["floating"])
         found["rdma"] = rdma.read_links(run)
+        found["switches"] = switches(params["links"], run)
     except (netplan_generator.NetplanError, RuntimeError, OSError, ValueError) as error:
         raise ProbeError(f"the fabric ports of {params['host']} could not be read: {error}") from error
     found["seconds"] = round(time.monotonic() - started, 2)

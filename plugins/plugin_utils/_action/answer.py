@@ -53,6 +53,8 @@ _PROBE: Form = {
         str: {"present": bool, "up": (bool, None), "carrier": (bool, None), "mtu": (int, None)},
     },
     "neighbours?": {str: [_NEIGHBOUR]},
+    "cabled?": {str: _LISTS},
+    "switches?": {str: str},
     "raised?": _LISTS,
     "errors?": {str: str},
     "rdma?": told.RDMA,

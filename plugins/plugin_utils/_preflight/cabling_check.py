@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import ERROR, UNKNOWN, Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import neighbors
@@ -90,21 +90,56 @@ def _apart(
     if len(hosts) < 2 or not any(by_cage.values()):
         return []
     parts = cabling.islands(hosts, by_cage)
-    if all(len(part) > 1 for part in parts) and cabling.host_to_host(hosts, by_cage):
+    # two hosts on a switch hear each other alone as well, but none of the frames that only a cable passes on
+    passed = len(parts) > 1 and all("cabled" in probes[host] for host in hosts)
+    passed = passed and not any(cabled for host in hosts for cabled in probes[host]["cabled"].values())
+    if all(len(part) > 1 for part in parts) and cabling.host_to_host(hosts, by_cage) and not passed:
         order, closed = cabling.walk(hosts, by_cage)
         shape = f"a {'ring' if closed else 'line'} ({cabling.drawn(order, closed)})" if order else "pairs"
         what = f"fabric_topology is switch, but the hosts are cabled as {shape}: each port hears one other host at most"
         fix = "join all hosts by one switch, or declare what is cabled (fabric_topology: ring, line or direct)"
         return [Finding("cabling", what, fix, ", ".join(hosts))]
-    if len(parts) > 1:
-        told = "; ".join(", ".join(part) for part in parts)
-        what = f"these hosts hear each other on the fabric and not the others: {told}"
+    return [_parts(parts, probes, ports)] if len(parts) > 1 else []
+
+
+def _parts(
+    parts: Sequence[Sequence[str]], probes: Mapping[str, Mapping[str, t.Any]], ports: Mapping[str, str] | None
+) -> Finding:
+    """Hosts on switches that hear each other in parts: by what LLDP calls the switches, which of the causes it is."""
+    names = [
+        sorted(
+            {
+                name
+                for host in part
+                for netdev, name in (probes[host].get("switches") or {}).items()
+                if ports is None or neighbors.port_of(netdev) == ports[host]
+            }
+        )
+        for part in parts
+    ]
+    told = "; ".join(
+        ", ".join(part) + (f" (switch {', '.join(own)})" if own else "") for part, own in zip(parts, names, strict=True)
+    )
+    moved = ", ".join(host for part in parts[1:] for host in part)
+    known = {name for own in names for name in own}
+    if all(names) and len(known) == sum(map(len, names)):
+        fix = (
+            f"nothing passes between the switches {', '.join(sorted(known))}: see that the link between them is up, "
+            "carries the VLAN of these ports and is not blocked by RSTP, which a second way between them makes it do"
+        )
+    elif all(names) and len(known) == 1:
+        fix = f"all are on {known.pop()}: put the ports of {moved} into the VLAN of the others there"
+    elif all(len(part) == 1 for part in parts[1:]):
+        fix = (
+            f"see that the port of {moved} is in one VLAN with those of the others; its cable may also be in another "
+            "switch, whose link to the first is down or blocked by RSTP"
+        )
+    else:
         fix = (
             "see that the switch has their ports in one VLAN and, with two switches, that the link between them is up "
-            "and not blocked by RSTP; a cable may also be in another switch"
+            "and not blocked by RSTP; lldpd on the hosts tells which of the two it is"
         )
-        return [Finding("cabling", what, fix, ", ".join(host for part in parts[1:] for host in part))]
-    return []
+    return Finding("cabling", f"these hosts hear each other on the fabric and not the others: {told}", fix, moved)
 
 
 def _in_other_cage(end: Seen, probes: Mapping[str, Mapping[str, t.Any]]) -> bool:
@@ -230,13 +265,34 @@ def _another_order(plan: Plan, ends: Mapping[cabling.End, set[cabling.End]]) -> 
     return f"the cables join the hosts in another order: list them as {', '.join(order)} (the first is the head)"
 
 
-def with_peers(links: Sequence[Mapping[str, t.Any]], hostvars: Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
+def with_peers(
+    links: Sequence[Mapping[str, t.Any]],
+    hostvars: Mapping[str, t.Any],
+    host: str = "",
+    fabric: Mapping[str, t.Any] | None = None,
+    together: Collection[str] = (),
+) -> list[dict[str, t.Any]]:
     """The links, each with ``peer_up``: whether the NIC at its other end was up before anything was probed.
 
-    A link whose both ends were up and that has no carrier will not get one by waiting, and no host knows both.
+    A link whose both ends were up and that has no carrier will not get one by waiting, and no host knows both. A link
+    to a switch has ``hosts`` instead: those that probe ``together`` with this one and should be heard there.
     """
     up = {peer: _up(hostvars, peer) for peer in {link.get("peer") for link in links} if peer}
-    return [{**link, "peer_up": link.get("peer_netdev") in up.get(link.get("peer"), ())} for link in links]
+    found = []
+    for link in links:
+        one = {**link, "peer_up": link.get("peer_netdev") in up.get(link.get("peer"), ())}
+        if not link.get("peer") and together:
+            one["hosts"] = [
+                other
+                for other in together
+                if other != host
+                and any(
+                    there["subnet"] == link.get("subnet")
+                    for there in ((fabric or {}).get(other) or {}).get("links", ())
+                )
+            ]
+        found.append(one)
+    return found
 
 
 def _up(hostvars: Mapping[str, t.Any], peer: str) -> set[str]:

@@ -144,6 +144,18 @@ def test_ports_are_probed_without_roles(monkeypatch: pytest.MonkeyPatch) -> None
     assert result["compared"] == []
 
 
+@pytest.mark.parametrize(("forks", "heard"), [(2, ["b"]), (1, None)])
+def test_hosts_of_a_switch_are_listened_for_where_all_probe_at_once(
+    monkeypatch: pytest.MonkeyPatch, forks: int, heard: list[str] | None
+) -> None:
+    link = {"netdev": "p0", "peer": "", "subnet": "10.0.0.0/24"}
+    fabric = {name: {"links": [link]} for name in "abc"}
+    given = {"sparkthor_fabric": fabric, "ansible_play_hosts": ["a", "b"], "ansible_forks": forks}
+    answer = {"probe": {}, "converged": []}
+    _result, calls = compare(monkeypatch, {"probe": {"host": "a", "links": [link]}}, answer, **given)
+    assert calls[0]["probe"]["links"][0].get("hosts") == heard
+
+
 def test_the_engine_is_a_fact_where_it_is_as_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     def prepare(role: str, _calls: Any, variables: dict[str, Any]) -> list[dict[str, Any]]:
         variables["ansible_facts"] = {"sparkthor_engine": {"digest": "d"}}

@@ -211,6 +211,90 @@ def test_either_half_of_the_right_cage_is_the_neighbour() -> None:
     assert not neighbors.is_neighbour({("c", P1)}, "b", P1)
 
 
+class Switch:
+    """Ports of hosts on one switch: it floods broadcasts, and keeps what no bridge passes on."""
+
+    def __init__(self, *hosts: str) -> None:
+        self.inside: dict[str, socket.socket] = {}
+        self.outside: dict[str, socket.socket] = {}
+        for host in hosts:
+            self.inside[host], self.outside[host] = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self.inside[host].setblocking(False)
+            self.outside[host].setblocking(False)
+
+    def opener(self, host: str) -> t.Callable[[str], tuple[t.Any, bytes]]:
+        switch = self
+
+        class Port:
+            def send(self, data: bytes) -> int:
+                for other, end in switch.inside.items():
+                    if other != host and data[:6] == neighbors.BROADCAST:
+                        end.send(data)
+                return len(data)
+
+            def recv(self, size: int) -> bytes:
+                return switch.outside[host].recv(size)
+
+            def fileno(self) -> int:
+                return switch.outside[host].fileno()
+
+            def close(self) -> None:
+                pass
+
+        return lambda _netdev: (Port(), MAC)
+
+
+def on_a_switch(
+    switch: Switch, hosts: str, late: dict[str, float], seconds: float = 1.0, training: float = 1.0
+) -> dict[str, tuple[neighbors.Seen, neighbors.Seen, float]]:
+    results: dict[str, t.Any] = {}
+
+    def one(host: str) -> None:
+        time.sleep(late.get(host, 0))
+        started = time.monotonic()
+        cabled: neighbors.Seen = {}
+        crowd = {P0: [other for other in hosts if other != host]}
+        seen, _errors = neighbors.exchange(
+            host, {P0: ("", "")}, seconds, switch.opener(host), 0.02, training=training, crowds=crowd, cabled=cabled
+        )
+        results[host] = (seen, cabled, time.monotonic() - started)
+
+    threads = [threading.Thread(target=one, args=(host,)) for host in switch.inside]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def test_all_on_a_switch_hear_each_other_and_nothing_that_only_a_cable_passes() -> None:
+    for host, (seen, cabled, took) in on_a_switch(Switch(*"abc"), "abc", {"c": 0.3}, seconds=60.0).items():
+        assert {name for name, _netdev in seen[P0]} == set("abc") - {host}
+        assert cabled == {P0: set()}
+        assert took < 40, "nobody waits for the end of the window"
+
+
+def test_on_a_switch_a_host_that_begins_late_is_waited_for_where_frames_pass() -> None:
+    found = on_a_switch(Switch(*"abc"), "abc", {"c": 1.5}, seconds=1.0, training=30.0)
+    assert all({name for name, _netdev in found[host][0][P0]} == set("abc") - {host} for host in "abc")
+
+
+def test_a_switch_that_drops_our_frames_costs_the_window_alone() -> None:
+    found = on_a_switch(Switch("a"), "ab", {}, seconds=0.5, training=60.0)
+    assert found["a"][0] == {P0: set()}
+    assert 0.5 <= found["a"][2] < 40
+
+
+def test_frames_that_no_bridge_passes_on_show_a_plain_cable() -> None:
+    wires = Wires([(("a", P0), ("b", P1))])
+    wires.ends[("b", P1)].send(neighbors.encode(MAC, "b", P1, neighbors.NEAREST))
+    host = Host(up=True)
+    result = neighbors.find_neighbours("a", [LINK], host.states, host.run, 0.5, open_netdev=wires.opener("a"))
+    wires.close()
+    assert result["neighbours"] == {P0: [{"host": "b", "netdev": P1}]}
+    assert result["cabled"] == {P0: ["b"]}
+
+
 class Host:
     """Link states and the ip command of one host."""
 
@@ -289,7 +373,7 @@ def test_a_port_that_cannot_be_raised_is_an_error() -> None:
     assert result["raised"] == []
 
 
-def test_nothing_is_sent_on_a_switch() -> None:
+def test_nothing_is_sent_on_a_switch_whose_hosts_do_not_probe_together() -> None:
     def never(netdev: str) -> tuple[t.Any, bytes]:
         raise AssertionError(netdev)
 

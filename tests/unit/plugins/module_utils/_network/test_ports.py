@@ -86,3 +86,22 @@ def test_a_host_that_cannot_be_read_is_one_message(host: dict[str, t.Any], monke
     with pytest.raises(ports.ProbeError) as caught:
         probe()
     assert str(caught.value) == "the fabric ports of a could not be read: ip address show failed: 255"
+
+
+def test_lldp_names_the_switch_of_a_nic_that_is_planned_on_one() -> None:
+    told = """{"lldp": [{"interface": [
+      {"name": "enp1s0f1np1", "chassis": [{"name": [{"value": "sw-1"}],
+       "capability": [{"type": "Bridge", "enabled": true}]}], "port": [{"id": [{"value": "1"}]}]},
+      {"name": "enP2p1s0f1np1", "chassis": [{"name": [{"value": "spark-02"}],
+       "capability": [{"type": "Station", "enabled": true}]}], "port": [{"id": [{"value": "1"}]}]}]}]}"""
+    asked: list[list[str]] = []
+
+    def run(argv: list[str]) -> tuple[int, str, str]:
+        asked.append(argv)
+        return 0, told, ""
+
+    links = [{**LINK, "peer": "", "netdev": name} for name in ("enp1s0f1np1", "enP2p1s0f1np1")]
+    assert ports.switches(links, run) == {"enp1s0f1np1": "sw-1"}
+    assert ports.switches([LINK], run) == {}
+    assert len(asked) == 1, "where cables are planned nobody is asked"
+    assert ports.switches(links, lambda _argv: (127, "", "")) == {}

@@ -166,6 +166,46 @@ def test_one_host_in_another_vlan() -> None:
     assert "in one VLAN" in errors[0]
 
 
+def heard_by_a_switch(world: World, parts: str) -> None:
+    """The same, and nobody heard what only a cable passes on."""
+    heard(world, parts)
+    for probe in world.probes.values():
+        probe["cabled"] = {netdev: [] for netdev in probe["neighbours"]}
+
+
+def test_two_switches_of_two_hosts_each_are_no_pairs() -> None:
+    world = World("switch", list("abcd"))
+    heard_by_a_switch(world, "ab cd")
+    assert world.errors()[0].startswith(
+        "host c, d: these hosts hear each other on the fabric and not the others: a, b; c, d; see that the switch has"
+    )
+    for host, other in ("ab", "ba", "cd", "dc"):
+        world.probes[host]["cabled"][B0] = [other]
+    assert "cabled as pairs" in world.errors()[0]
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (
+            ("sw-1", "sw-2"),
+            "a, b (switch sw-1); c, d (switch sw-2); nothing passes between the switches sw-1, sw-2: see that the link",
+        ),
+        (("sw-1", "sw-1"), "all are on sw-1: put the ports of c, d into the VLAN of the others there"),
+        (("sw-1", ""), "lldpd on the hosts tells which of the two it is"),
+    ],
+)
+def test_lldp_tells_a_broken_link_of_two_switches_from_a_wrong_vlan(names: tuple[str, str], words: str) -> None:
+    world = World("switch", list("abcd"))
+    heard_by_a_switch(world, "ab cd")
+    for part, name in zip(("ab", "cd"), names, strict=True):
+        for host in part:
+            world.probes[host]["switches"] = {B0: name, B1: name} if name else {}
+    errors = world.errors()
+    assert len(errors) == 1
+    assert words in errors[0]
+
+
 def test_one_rail_of_two_in_parts_is_named_though_the_other_joins_all() -> None:
     world = World("switch", list("abcd"), cage=[0, 1])
     for parts, netdevs in (("abcd", (A0, A1)), ("abc d", (B0, B1))):
@@ -205,6 +245,15 @@ def test_the_state_of_the_other_end_goes_along() -> None:
     hostvars = {"b": facts(p1=True, q1=False), "c": facts(p1=True)}
     assert peers_up(links, hostvars) == {"p0": True, "q0": False, "p1": False, "s0": False}
     assert "peer_up" not in links[0], "the plan itself stays as it is"
+
+
+def test_a_link_to_a_switch_says_who_should_be_heard_there() -> None:
+    fabric = World("switch", list("abc")).plan
+    found = cabling_check.with_peers(fabric["a"]["links"], {}, "a", fabric, ["a", "b"])
+    assert [one["hosts"] for one in found] == [["b"], ["b"]]
+    assert all("hosts" not in one for one in cabling_check.with_peers(fabric["a"]["links"], {}, "a", fabric))
+    pair = World("direct", list("ab")).plan
+    assert all("hosts" not in one for one in cabling_check.with_peers(pair["a"]["links"], {}, "a", pair, ["a", "b"]))
 
 
 def test_a_peer_without_facts_is_not_known_to_be_up() -> None:
