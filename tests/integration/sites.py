@@ -43,8 +43,9 @@ class Run:
 
     @property
     def changed(self) -> dict[str, int]:
-        found = re.findall(r"^(\S+) +: ok=\d+ +changed=(\d+)", self.output, re.MULTILINE)
-        return {host: int(count) for host, count in found}
+        """How many tasks changed each host; the controller's own plays only ask."""
+        counts = re.findall(r"^(\S+) +: ok=\d+ +changed=(\d+)", self.output, re.MULTILINE)
+        return {host: int(count) for host, count in counts if host != "localhost"}
 
 
 @dataclass

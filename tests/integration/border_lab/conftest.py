@@ -62,11 +62,7 @@ SUBNET = os.environ.get("SPARKLAB_SUBNET", "10.79.56.0/24")
 
 
 class Told(Run):
-    """What a run said, of hosts alone."""
-
-    @property
-    def changed(self) -> dict[str, int]:
-        return {host: count for host, count in super().changed.items() if host != "localhost"}
+    """What a run said, and why it stopped."""
 
     @property
     def why(self) -> str:

@@ -102,7 +102,8 @@ def test_an_example_is_deployed_and_answers(example: tuple[str, Lab], stranger: 
     assert answer(rows[0]["address"], next(lab.folder.glob("secrets/api_key")), tls=name in TLS)
     print(f"{name}: answered {time.monotonic() - begun:.0f} s after the first run began", flush=True)
     again = stranger.succeed(run, timeout=900)
-    assert again.count("changed=0 ") == len(rows), again[-2000:]
+    # the hosts, and the controller's own play
+    assert again.count("changed=0 ") == len(rows) + 1, again[-2000:]
 
 
 def answer(address: str, key: Path, tls: bool) -> str:

@@ -68,8 +68,8 @@ class Run:
 
     @property
     def changed(self) -> dict[str, int]:
-        found = re.findall(r"^(\S+) +: ok=\d+ +changed=(\d+)", self.output, re.MULTILINE)
-        return {host: int(count) for host, count in found}
+        counts = re.findall(r"^(\S+) +: ok=\d+ +changed=(\d+)", self.output, re.MULTILINE)
+        return {host: int(count) for host, count in counts if host != "localhost"}
 
     def moment(self, pattern: str, last: bool = False) -> float:
         found = [moment for moment, line in self.lines if re.search(pattern, line)]
