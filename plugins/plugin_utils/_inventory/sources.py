@@ -40,6 +40,10 @@ def _at(path: str, line: int, what: str, fix: str) -> Finding:
     return Finding("inventory", what, fix, where=f"{path}, line {line}")
 
 
+def _spaces(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
 def composed(text: str, path: str) -> tuple[yaml.Node | None, list[Finding]]:
     """The nodes of a YAML file, or why it is none.  Tags such as !vault are left as they are."""
     try:
@@ -52,6 +56,10 @@ def composed(text: str, path: str) -> tuple[yaml.Node | None, list[Finding]]:
         for near in range(max(0, number - 1), min(number + 1, len(lines))):
             if "\t" in lines[near][: len(lines[near]) - len(lines[near].lstrip())]:
                 return None, [_at(path, near + 1, "a tab indents it, which YAML does not take", _SPACES)]
+        beside = {_spaces(line) for line in lines[:number] if line.strip() and not line.lstrip().startswith("#")}
+        if number < len(lines) and beside and _spaces(lines[number]) not in beside:
+            what = f"it begins with {_spaces(lines[number])} spaces, as no line above it does"
+            return None, [_at(path, number + 1, what, f"begin it like the lines beside which it belongs; {_SPACES}")]
         return None, [_at(path, number + 1, f"it is no YAML ({error.problem})", f"correct it; {_SPACES}")]
     except yaml.YAMLError as error:
         return None, [Finding("inventory", f"it is no text ({error})", "write it anew as text", where=path)]

@@ -21,10 +21,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding imp
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import with_overrides
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import read_shape
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import (
-    SizingError,
-    parse_length,
-)
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError, parse_length
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.base import EngineOnHost
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
@@ -70,9 +67,10 @@ def names(folder: str = SHIPPED) -> list[str]:
     return sorted(name[:-4] for name in os.listdir(folder) if name.endswith(".yml"))
 
 
-def offered(asked: str = "", folder: str = SHIPPED) -> list[str]:
-    """Recipes to propose: those of the lab's own models to nobody but who writes such a name."""
-    return [name for name in names(folder) if not name.startswith("tiny-") or asked.startswith("tiny")]
+def offered(asked: str = "", folder: str = SHIPPED, hosts: int = 0) -> list[str]:
+    """Recipes to propose, for that many hosts: those of the lab's own models to nobody but who writes such a name."""
+    proposed = [name for name in names(folder) if not name.startswith("tiny-") or asked.startswith("tiny")]
+    return [name for name in proposed if not hosts or hosts in (host_counts(_peek(folder, name)) or [hosts])]
 
 
 def load(
@@ -430,11 +428,11 @@ def check_recipe_hosts(
     check_engine(data, engine)
     counts = host_counts(data, data["name"])
     if counts and len(hosts) not in counts:
-        fitting = [name for name in offered(data["name"], folder) if len(hosts) in host_counts(_peek(folder, name))]
+        fitting = offered(data["name"], folder, len(hosts))
         there = f"Recipes for {len(hosts)}: {', '.join(fitting)}." if fitting else ""
         raise RecipeError(
-            f"recipe {data['name']} is for {' or '.join(str(number) for number in counts)} hosts and the group "
-            f"cluster has {len(hosts)} ({', '.join(hosts)}). {there}".strip(),
+            f"recipe {data['name']} is for {' or '.join(map(str, counts))} host{'s' if counts != [1] else ''} and the "
+            f"group cluster has {len(hosts)} ({', '.join(hosts)}). {there}".strip(),
             "hosts",
         )
     # one host has no links, and ranks of a line use TCP as on a lan

@@ -28,8 +28,9 @@ def problems(variables: Mapping[str, Any], place: str, hosts: int) -> list[Findi
     recipe, model = variables.get("vllm_serve_recipe"), variables.get("vllm_serve_model")
     if not recipe and not model:
         fix = (
-            f"set vllm_serve_recipe to one of {', '.join(_recipe.offered())}, or vllm_serve_model to a model's name "
-            f"on the hub, in {place}; host_layer.yml prepares hosts without serving anything"
+            f"set vllm_serve_recipe to one of {', '.join(_recipe.offered(hosts=hosts) or _recipe.offered())}, or "
+            f"vllm_serve_model to a model's name on the hub, in {place}; host_layer.yml prepares hosts without serving "
+            "anything"
         )
         return [Finding("unset", "no model is named, so there is nothing to serve", fix, where="vllm_serve_recipe")]
     for name in _RECIPES:

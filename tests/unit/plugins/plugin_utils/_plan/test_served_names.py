@@ -22,6 +22,7 @@ def test_no_model_named(given: dict[str, Any]) -> None:
     assert PLACE in words
     assert "gpt-oss-120b" in words
     assert "tiny-" not in words
+    assert "qwen3.5-397b-a17b-nvfp4" not in words, "it is for three hosts, and these are two"
 
 
 @pytest.mark.parametrize(
