@@ -168,6 +168,31 @@ def test_all_pages_together_have_an_end() -> None:
     assert sum(len(text_of(page).split()) for page in counted) <= 25_000
 
 
+#: what a new owner reads for six answers: page, and its headings ("" is what stands before the first one)
+ANSWERS = {
+    "what happens to my machines": ("README.md", None),
+    "and in detail": ("docs/changes.md", ["", "The way back"]),
+    "which model, and how fast": ("docs/first-hour.md", ["What to choose"]),
+    "where the logs are": ("docs/first-hour.md", ["Where the logs are"]),
+    "how a machine is added": ("docs/lifecycle.md", ["", "Add a host"]),
+    "how the collection is updated": ("docs/playbooks.md", ["Update the collection"]),
+    "how engine and packages are": ("docs/upgrade.md", ["", "Driver, kernel and firmware"]),
+}
+
+
+def test_six_answers_are_read_in_minutes() -> None:
+    words = 0
+    for name, headings in ANSWERS.values():
+        text = text_of(TOP / name)
+        if headings is None:
+            words += len(text.split())
+            continue
+        parts = re.split(r"^## (.*)$", f"## \n{text}", flags=re.MULTILINE)
+        sections = dict(zip(parts[1::2], parts[2::2], strict=True))
+        words += sum(len(f"{heading} {sections[heading]}".split()) for heading in headings)
+    assert words <= 2500
+
+
 #: they ask no host for root's rights
 WITHOUT_SUDO = {"recipe", "render", "switch", "first_contact", "backup"}
 

@@ -127,6 +127,15 @@ def named_groups(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]
     return (hostvars[hosts[0]].get("serving_groups") if hosts else None) or []
 
 
+def _meant_group(groups: Mapping[str, Sequence[str]], hosts: Sequence[str]) -> str:
+    """What to do with a group of these hosts whose name is nearly one of ours; empty without one."""
+    for name, members in groups.items():
+        near = difflib.get_close_matches(name, ("ray_workers", "ray_head"), n=1, cutoff=0.6)
+        if near and near[0] != name and set(hosts) <= set(members):
+            return f"rename their group {name} to {near[0]}"
+    return ""
+
+
 def group_problems(groups: Mapping[str, Sequence[str]], names: Any = ()) -> list[Finding]:
     """Problems of the groups ``cluster``, ``ray_head`` and ``ray_workers``; ``names`` are those of serving groups."""
     cluster = list(groups.get("cluster", []))
@@ -150,7 +159,7 @@ def group_problems(groups: Mapping[str, Sequence[str]], names: Any = ()) -> list
     stray = [host for host in cluster if host not in heads and host not in workers]
     if stray:
         what = "it is in group cluster but in neither ray_head nor ray_workers"
-        problems.append(Finding("group", what, "put it into one", ", ".join(stray)))
+        problems.append(Finding("group", what, _meant_group(groups, stray) or "put it into one", ", ".join(stray)))
     outside = [host for host in [*heads, *workers] if host not in cluster]
     if outside:
         what = "it is in ray_head or ray_workers but not in group cluster"

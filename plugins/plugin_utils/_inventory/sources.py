@@ -198,6 +198,9 @@ def _inventories(folder: Path, ignored: Sequence[str]) -> Iterator[Path]:
 
 
 def _missing(source: str) -> Finding:
+    if Path(source).name == "INVENTORY":
+        fix = "the word stands for the folder of your inventory: name that, such as inventories/mine"
+        return Finding("inventory", "there is no such file or folder", fix, where=f"-i {source}")
     folder = Path(source).parent
     beside = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
     near = difflib.get_close_matches(Path(source).name, beside, n=1, cutoff=0.5)

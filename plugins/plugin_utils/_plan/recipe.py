@@ -106,7 +106,7 @@ def load(
             raise RecipeError(f"vllm_serve_recipe={text!r}: {error}") from error
     if text not in names(folder):
         known = offered(text, folder)
-        close = difflib.get_close_matches(text, known, n=3, cutoff=0.4)
+        close = [name for name in known if name.startswith(text)] or difflib.get_close_matches(text, known, 3, 0.4)
         hint = f"Did you mean {' or '.join(close)}?" if close else f"There are: {', '.join(known)}."
         raise RecipeError(f"vllm_serve_recipe={text!r} is unknown. {hint}")
     return validated(read(os.path.join(folder, f"{text}.yml"), text), text)

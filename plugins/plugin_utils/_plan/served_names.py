@@ -11,17 +11,30 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding imp
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.registry import engine_problems
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError, host_counts
 
 #: each names a recipe
 _RECIPES = ("vllm_serve_recipe", "vllm_serve_degraded_recipe")
+
+
+def _host_problems(recipe: Mapping[str, Any], hosts: int, place: str) -> list[Finding]:
+    """A recipe for another number of hosts: before any of them is asked for what its plan is made of."""
+    counts = host_counts(recipe)
+    if not counts or hosts in counts:
+        return []
+    what = f"it is for {' or '.join(map(str, counts))} host{'s' if counts != [1] else ''}, and {hosts} would serve it"
+    fitting = _recipe.offered(hosts=hosts)
+    fix = f"set one for {hosts} in {place}: {', '.join(fitting)}" if fitting else f"set another one in {place}"
+    if hosts > min(counts):
+        fix += ", or let a part of the hosts serve it (docs/groups.md)"
+    return [Finding("hosts", what, fix, where="vllm_serve_recipe", value=str(recipe["name"]))]
 
 
 def problems(variables: Mapping[str, Any], place: str, hosts: int) -> list[Finding | str]:
     """What is wrong with the names that a head's variables give; ``place`` is where a model is to be set, ``hosts``
     how many serve it.
 
-    A recipe that can be read is not judged here: its plan says more.
+    Of a recipe that can be read, only its number of hosts is judged here: its plan says more.
     """
     found: list[Finding | str] = []
     base = str(variables.get("inventory_dir") or ".")
@@ -36,7 +49,10 @@ def problems(variables: Mapping[str, Any], place: str, hosts: int) -> list[Findi
     for name in _RECIPES:
         if variables.get(name):
             try:
-                _recipe.load(variables[name], base=base)
+                if name == "vllm_serve_recipe":
+                    found += _host_problems(_recipe.load(variables[name], base=base, hosts=hosts), hosts, place)
+                else:
+                    _recipe.load(variables[name], base=base)  # for fewer hosts than these
             except (RecipeError, SizingError) as error:
                 found.append(str(error).replace("vllm_serve_recipe=", f"{name}=", 1))
     stored = [str(one.get("name")) for one in variables.get("model_store_models") or () if isinstance(one, Mapping)]

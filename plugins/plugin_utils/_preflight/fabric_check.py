@@ -14,7 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import ERROR, WARNING, Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import host_gpu
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import host_check, network_check, port_check
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import (
+    fabric_port_check,
+    host_check,
+    network_check,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.cabling_check import (
     cabling_problems,
     switch_problems,
@@ -46,7 +50,7 @@ def check_facts(
         if entry["addressing"] == "adopted":
             problems += network_check.adopted_problems(host, entry, node)
         else:
-            problems += port_check.port_problems(host, entry, nodes, probes)
+            problems += fabric_port_check.port_problems(host, entry, nodes, probes)
             problems += network_check.overlap_problems(host, entry, node, probe, subnets)
             problems += network_check.same_subnet_problems(host, entry, node)
             problems += network_check.management_address_problems(host, entry, node)

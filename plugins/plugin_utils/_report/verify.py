@@ -19,6 +19,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.toolchain 
 
 VERSION = 1
 PASS, FAIL, INFO, UNPROVEN = "pass", "fail", "info", "not proven"
+_ASK_HEAD = "make the head answer; the line of its host says how"
 _PERFTEST = "sudo apt-get install perftest on both hosts, or verify.yml -e verify_install_perftest=true"
 
 #: by kind of host; where two hosts measure together, the weaker one's count.  Sources: healthy values of a ConnectX-7
@@ -352,7 +353,8 @@ def ray_lines(status: Mapping[str, Any], fabric: Mapping[str, Mapping[str, Any]]
     if status["serving"].get("executor") == "mp":
         return [line("ray", "cluster", INFO, note="not used: vllm_serve_executor is mp")]
     if ray["state"] in ("absent", "down", "unknown"):
-        fix = "run site.yml" if ray["state"] == "absent" else "journalctl -u sparkthor-ray on the head"
+        fixes = {"absent": "run site.yml", "unknown": _ASK_HEAD}
+        fix = fixes.get(ray["state"], "journalctl -u sparkthor-ray on the head")
         return [line("ray", "cluster", FAIL, ray["state"], note=ray["line"], fix=fix)]
     lines = []
     for host, planned in fabric.items():
@@ -374,7 +376,7 @@ def serving_lines(
 ) -> list[dict[str, Any]]:
     where = "API"
     if found is None:
-        return [line("completion", where, FAIL, note="not asked: the head did not answer", fix="power, ssh")]
+        return [line("completion", where, FAIL, note="not asked: the head did not answer", fix=_ASK_HEAD)]
     if "completion" not in found:
         note = found.get("error", "no answer")
         return [line("completion", where, FAIL, note=note, fix="playbooks/status.yml, then playbooks/doctor.yml")]

@@ -102,6 +102,7 @@ def test_a_limit_and_tags_do_not_leave_it_out(tmp_path: Path) -> None:
             {"serving_engine": "flux"},
             "serving_engine: 'flux': no engine of this name can be served here; set one of vllm",
         ),
+        ({"vllm_serve_recipe": "gpt-oss-120b"}, "'gpt-oss-120b': it is for 1 or 2 hosts, and 3 would serve it; set"),
         ({"vllm_recipe": "gpt-oss-120b"}, "vllm_recipe: no role has a variable of this name (did you mean"),
     ],
 )

@@ -35,7 +35,11 @@ def test_hosts_are_planned_head_first_and_workers_in_inventory_order():
         ({"cluster": ["b"], "ray_head": [], "ray_workers": ["b"]}, ["ray_head", "no host"]),
         ({**GROUPS, "ray_head": ["a", "b"], "ray_workers": ["c"]}, ["ray_head", "2 hosts", "a, b"]),
         ({**GROUPS, "ray_workers": ["a", "b", "c"]}, ["host a", "both ray_head and ray_workers"]),
-        ({**GROUPS, "ray_workers": ["b"]}, ["host c", "neither"]),
+        ({**GROUPS, "ray_workers": ["b"]}, ["host c", "neither", "put it into one"]),
+        (
+            {**GROUPS, "ray_workers": [], "workers": ["b", "c"]},
+            ["host b, c", "neither", "rename their group workers to ray_workers"],
+        ),
         ({**GROUPS, "ray_workers": ["b", "c", "d"]}, ["host d", "not in group cluster"]),
         ({**GROUPS, "sparks": ["a"], "thors": ["a"]}, ["host a", "sparks and thors"]),
     ],

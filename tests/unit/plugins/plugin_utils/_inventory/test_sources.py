@@ -129,6 +129,8 @@ def test_what_is_not_there_is_named_with_what_may_be_meant(tmp_path: Path) -> No
     assert str(finding) == (f"-i {tmp_path}/3sparks: there is no such file or folder; did you mean {tmp_path}/3spark?")
     [finding] = sources.problems([str(tmp_path / "none" / "hosts.yml")])
     assert finding.fix == "name an inventory that is there"
+    [finding] = sources.problems(["INVENTORY"])
+    assert finding.fix == "the word stands for the folder of your inventory: name that, such as inventories/mine"
 
 
 def test_a_folder_of_inventories_is_not_one(tmp_path: Path) -> None:

@@ -453,7 +453,7 @@ def test_a_recipe_for_four_hosts_on_three() -> None:
 
 
 def test_an_unknown_recipe_names_the_closest() -> None:
-    with pytest.raises(RecipeError, match=r"Did you mean qwen3\.5-397b-a17b-fp8 or qwen3\.5-397b-a17b-nvfp4"):
+    with pytest.raises(RecipeError, match=r"Did you mean qwen3\.5-397b-a17b-fp8 or qwen3\.5-397b-a17b-nvfp4\?$"):
         load("qwen3.5-397b")
     with pytest.raises(RecipeError, match="There are: deepseek"):
         load("zzzzzz")

@@ -61,6 +61,30 @@ def test_a_name_that_is_none_is_told_with_what_was_meant(given: dict[str, Any], 
 
 
 @pytest.mark.parametrize(
+    ("recipe", "hosts", "words"),
+    [
+        (
+            "gpt-oss-120b",
+            3,
+            "vllm_serve_recipe: 'gpt-oss-120b': it is for 1 or 2 hosts, and 3 would serve it; set one for 3 in "
+            "group_vars/cluster.yml: llama-3.1-405b-int4, qwen3.5-397b-a17b-nvfp4, or let a part of the hosts serve "
+            "it (docs/groups.md)",
+        ),
+        ("qwen3.6-35b-a3b-nvfp4", 2, "it is for 1 host, and 2 would serve it; set one for 2 in group_vars/cluster.yml"),
+        ("qwen3.5-397b-a17b-fp8", 7, "it is for 4 hosts, and 7 would serve it; set another one in group_vars/clu"),
+    ],
+)
+def test_a_recipe_for_other_hosts(recipe: str, hosts: int, words: str) -> None:
+    [finding] = served_names.problems({"vllm_serve_recipe": recipe}, PLACE, hosts)
+    assert words in str(finding)
+
+
+def test_the_smaller_recipe_is_for_fewer_hosts() -> None:
+    given = {"vllm_serve_recipe": "gpt-oss-120b", "vllm_serve_degraded_recipe": "qwen3.6-35b-a3b-nvfp4"}
+    assert said(**given) == []
+
+
+@pytest.mark.parametrize(
     "given",
     [
         {"vllm_serve_recipe": "gpt-oss-120b"},
