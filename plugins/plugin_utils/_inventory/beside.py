@@ -147,11 +147,11 @@ def _ports(beside: Sequence[Beside], variables: Mapping[str, Any]) -> list[Findi
     """Ports that two would listen on."""
     taken = {_port(variables, name): name for name in (*_PORTS, *_OTHER_PORTS)}
     found = []
-    for one in beside:
+    for group in beside:
         for key in ("vllm_serve_door_port", "vllm_serve_group_port"):
-            port = one.settings[key]
+            port = group.settings[key]
             if not 1 <= port <= 65535 or port in taken:
-                what = f"of group {one.name}: {key} {port} is {taken.get(port, 'not a port')}"
+                what = f"of group {group.name}: {key} {port} is {taken.get(port, 'not a port')}"
                 found.append(Finding("beside", what, f"give the group a free {key}", where=BESIDE, value=port))
-            taken.setdefault(port, f"{key} of group {one.name}")
+            taken.setdefault(port, f"{key} of group {group.name}")
     return found

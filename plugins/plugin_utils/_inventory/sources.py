@@ -56,8 +56,8 @@ def composed(text: str, path: str) -> tuple[yaml.Node | None, list[Finding]]:
         for near in range(max(0, number - 1), min(number + 1, len(lines))):
             if "\t" in lines[near][: len(lines[near]) - len(lines[near].lstrip())]:
                 return None, [_at(path, near + 1, "a tab indents it, which YAML does not take", _SPACES)]
-        beside = {_spaces(line) for line in lines[:number] if line.strip() and not line.lstrip().startswith("#")}
-        if number < len(lines) and beside and _spaces(lines[number]) not in beside:
+        above = [_spaces(line) for line in lines[:number] if line.strip() and not line.lstrip().startswith("#")]
+        if number < len(lines) and above and above[-1] > _spaces(lines[number]) not in above:
             what = f"it begins with {_spaces(lines[number])} spaces, as no line above it does"
             return None, [_at(path, number + 1, what, f"begin it like the lines beside which it belongs; {_SPACES}")]
         return None, [_at(path, number + 1, f"it is no YAML ({error.problem})", f"correct it; {_SPACES}")]

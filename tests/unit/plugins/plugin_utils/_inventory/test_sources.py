@@ -44,7 +44,7 @@ MISTAKES = [
     ("        spark-01:\n", "        - spark-01:\n", 5, "hosts of group ray_head is no mapping"),
     ("        spark-01:\n          ansible_host", "        spark-01", 6, "with a value instead of variables"),
     ("        spark-02:", "        spark-01:\n        spark-01:", 11, "spark-01 is there already, in line 10"),
-    ("        spark-02:", "       spark-02:", 10, "it begins with 7 spaces, as no line above it does"),
+    ("    ray_workers:", "   ray_workers:", 8, "it begins with 3 spaces, as no line above it does"),
     ("        spark-02:", "        2:", 10, "the host 2 of group ray_workers is no text"),
     ("  children:\n", "  fabric_topology: ring\n  children:\n", 3, "fabric_topology stands directly in group cluster"),
     ("  children:\n", "  vars:\n    - a: 1\n  children:\n", 3, "vars of group cluster is no mapping"),
