@@ -214,31 +214,31 @@ class ActionModule(ClusterAction):
 
     def _plan_beside(
         self,
-        own: dict[str, Any],
+        head_group: dict[str, Any],
         hostvars: Mapping[str, dict[str, Any]],
         nodes: Mapping[str, Mapping[str, Any]],
         fabric: Mapping[str, Any],
         assumed: bool,
     ) -> list[str]:
         """Add to the plan of a serving group those beside it on its head, and split the memory there. Warnings."""
-        host = str(own["head"])
+        host = str(head_group["head"])
         head = Declared(self.vars["hostvars"][host])
         given = beside.groups_beside(beside.named(hostvars, list(hostvars)), head)
         here = [one for one in given if one.host == host]
-        if not here or not own.get("serving"):
+        if not here or not head_group.get("serving"):
             return []
         # a run of the network alone has no use for what knows models
         from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import sharing
 
         try:
             found = sharing.plan_together(
-                own, here, head, hostvars, nodes, fabric, lambda *model: self._of_hub(head, assumed, *model)
+                head_group, here, head, hostvars, nodes, fabric, lambda *model: self._of_hub(head, assumed, *model)
             )
         except sharing.ServingError as error:
             raise AnsibleActionFail(f"Nothing was changed: {error}") from error
         self._fail(found.problems)
         self.tell(f"sparkthor: {found.line}")
-        own.update(serving=found.serving, beside=found.beside)
+        head_group.update(serving=found.serving, beside=found.beside)
         return found.warnings
 
     def _know_each_other(self, clusters: Mapping[str, dict[str, Any]]) -> None:

@@ -114,10 +114,10 @@ class ActionModule(Action):
 
     def _verdict(self, given: dict[str, Any], seen: _results.Seen) -> dict[str, Any]:
         status, facts, cluster, fabric, _plan_error = seen
-        own, parts, plan = given["thresholds"], given["parts"], given["plan"]
+        given_thresholds, parts, plan = given["thresholds"], given["parts"], given["plan"]
         everything, found = self.vars["hostvars"], self._found
         hosts = cluster["hosts"]
-        limits = verify.cluster_limits(cluster, fabric, own)
+        limits = verify.cluster_limits(cluster, fabric, given_thresholds)
         lines = verify.host_lines(status)
         tests = [test for host in plan["reached"] for test in plan["tests"][host]]
         suspects = []
@@ -128,7 +128,7 @@ class ActionModule(Action):
                 host: {link["netdev"]: link["rate_gbits"] for link in status["hosts"][host]["links"]}
                 for host in plan["reached"]
             }
-            lines += verify.link_lines(tests, results, cluster, own, speeds, fabric)
+            lines += verify.link_lines(tests, results, cluster, given_thresholds, speeds, fabric)
             suspects = verify.shared_ports(lines, tests)
         if "collective" in parts:
             not_run = verify.collective_not_run(hosts, plan)

@@ -76,7 +76,7 @@ class ActionModule(ClusterAction):
 
     def _keys(self, given: Mapping[str, Any], found: list[candidates.Candidate]) -> dict[str, Any]:
         offers, findings = host_keys.collect(
-            [one.address for one in found],
+            [host_key.address for host_key in found],
             given["port"],
             given["known_hosts"],
             given["fingerprints"],
@@ -84,7 +84,7 @@ class ActionModule(ClusterAction):
         )
         if findings:
             raise AnsibleActionFail(nothing_changed(findings))
-        names = {one.address: one.name for one in found}
+        names = {host_key.address: host_key.name for host_key in found}
         rows = [[offer.address, names[offer.address], offer.fingerprint, offer.state] for offer in offers]
         self._show(table([["ADDRESS", "NAME", "HOST KEY (ED25519)", ""], *rows]))
         return {

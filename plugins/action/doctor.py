@@ -135,13 +135,13 @@ class ActionModule(ClusterAction):
         shared = [rule for rule in rules if rule.area in ("host", "network")]
         findings, notes = diagnosis.diagnose(shared, CHECKS, case, logs, profile, planned)
         for hosts, cluster in case.parts:
-            own = dataclasses.replace(
+            part = dataclasses.replace(
                 case, hosts=hosts, cluster=cluster, serves=[serve for serve in case.serves if serve.host in hosts]
             )
             found, more = diagnosis.diagnose(
                 [rule for rule in rules if rule not in shared],
                 CHECKS,
-                own,
+                part,
                 [log for log in logs if log.host in hosts],
                 profile,
                 planned,

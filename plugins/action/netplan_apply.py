@@ -98,14 +98,14 @@ class ActionModule(Action):
         outcomes = {
             one: task_vars["hostvars"][one].get(name) for one in task_vars.get("ansible_play_hosts_all") or [host]
         }
-        own = outcomes.get(host) or {}
+        outcome = outcomes.get(host) or {}
         bad = {one: reason for one, result in outcomes.items() if (reason := self._problem(one, result))}
-        if not own.get("held"):
+        if not outcome.get("held"):
             return {"failed": True, "changed": False, "msg": bad.get(host) or f"{host}: there is nothing to confirm"}
         arguments["confirm"] = True
-        token = own["token"]
+        token = outcome["token"]
         if not bad:
-            if own.get("deferred"):
+            if outcome.get("deferred"):
                 result = self._start(host, arguments, token, task_vars, "confirm")
             else:
                 result = self._confirm(
@@ -116,7 +116,7 @@ class ActionModule(Action):
             # The first task has said that the host changes; said twice it would count twice.
             return {**result, "changed": False}
         because = "; ".join(bad.values())
-        if own.get("deferred"):
+        if outcome.get("deferred"):
             return {"failed": True, "changed": False, "msg": f"{host}: nothing was changed, because {because}"}
         taken = {**arguments, "step": "take_back", "token": token, "reason": f"another host failed: {because}"}
         result = self._confirm(host, taken, task_vars, {}, None, settle=0)

@@ -313,8 +313,8 @@ def keep(module: AnsibleModule) -> None:
 def roll_back(module: AnsibleModule) -> None:
     params = module.params
     try:
-        one = kept.choose(params["name"])
-        changes = kept.differences(one, params["hosts"], machines=params["machines"])
+        chosen = kept.choose(params["name"])
+        changes = kept.differences(chosen, params["hosts"], machines=params["machines"])
         if not module.check_mode:
             kept.apply(changes)
     except (kept.KeptError, OSError, UnicodeDecodeError) as error:
@@ -323,7 +323,7 @@ def roll_back(module: AnsibleModule) -> None:
         changed=bool(changes),
         files=[change.path for change in changes],
         diff=[change.shown() for change in changes],
-        **kept.beside(one)._asdict(),
+        **kept.beside(chosen)._asdict(),
     )
 
 

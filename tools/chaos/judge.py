@@ -71,14 +71,14 @@ def spells(pulses: Sequence[Request]) -> Iterator[tuple[bool, float, float, str]
     kind: bool | None = None
     since = until = 0.0
     error = ""
-    for one in pulses:
-        told = one.ended is not None and (one.ok or _REFUSED.match(one.error) is not None)
-        now = one.ok if told else None
-        if now is not kind or (one.ended or 0.0) - until > FRESH:
+    for spell in pulses:
+        told = spell.ended is not None and (spell.ok or _REFUSED.match(spell.error) is not None)
+        now = spell.ok if told else None
+        if now is not kind or (spell.ended or 0.0) - until > FRESH:
             if kind is not None:
                 yield kind, since, until, error
-            kind, since = now, one.ended or 0.0
-        until, error = one.ended or until, one.error
+            kind, since = now, spell.ended or 0.0
+        until, error = spell.ended or until, spell.error
     if kind is not None:
         yield kind, since, until, error
 

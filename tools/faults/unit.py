@@ -328,10 +328,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["ask"]:
         return ask(words[1], words[2:])
-    own, command = words, []
+    settings, command = words, []
     if "--" in words:
         cut = words.index("--")
-        own, command = words[:cut], words[cut + 1 :]
+        settings, command = words[:cut], words[cut + 1 :]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("verb", choices=("run", "prove"))
     parser.add_argument("--folder", required=True, help="for the log, the control socket and bin/")
@@ -342,7 +342,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--interval", type=float, default=10.0)
     parser.add_argument("--deadline", type=float, default=20.0)
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds for a start")
-    options = parser.parse_args(own)
+    options = parser.parse_args(settings)
     if not command:
         parser.error("which command? Give it after --")
     if options.verb == "prove":

@@ -106,13 +106,13 @@ def start(site: Site) -> float:
 
 
 def _start_ray(site: Site) -> str:
-    own = site.on(site.head, ". /etc/sparkthor/fabric.env; echo $VLLM_HOST_IP").strip()
+    ray = site.on(site.head, ". /etc/sparkthor/fabric.env; echo $VLLM_HOST_IP").strip()
     head = ("--head", f"--port={RAY_PORT}", f"--temp-dir={FOLDER}/ray", "--include-dashboard=false")
     _run(site, site.head, "ray", _RAY, *head, "--ray-client-server-port=7001")
-    _until(site, ["bash", "-c", f": </dev/tcp/{own}/{RAY_PORT}"], 60, "Ray by hand")
+    _until(site, ["bash", "-c", f": </dev/tcp/{ray}/{RAY_PORT}"], 60, "Ray by hand")
     for host in site.hosts[1:]:
-        _run(site, host, "ray", _RAY, f"--address={own}:{RAY_PORT}")
-    return f"{own}:{RAY_PORT}"
+        _run(site, host, "ray", _RAY, f"--address={ray}:{RAY_PORT}")
+    return f"{ray}:{RAY_PORT}"
 
 
 def _until(site: Site, probe: list[str], seconds: float, what: str) -> None:

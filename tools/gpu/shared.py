@@ -35,14 +35,14 @@ def rank(number: int, ranks: int) -> None:
 
     dist.init_process_group("nccl", f"tcp://127.0.0.1:{PORT}", rank=number, world_size=ranks)
     torch.cuda.set_device(0)
-    one = torch.full((4096,), float(number), device="cuda")
-    dist.all_reduce(one)
+    link = torch.full((4096,), float(number), device="cuda")
+    dist.all_reduce(link)
     torch.cuda.synchronize()
-    if one[0].item() != sum(range(ranks)):
-        raise SystemExit(f"rank {number}: the sum is {one[0].item()}")
+    if link[0].item() != sum(range(ranks)):
+        raise SystemExit(f"rank {number}: the sum is {link[0].item()}")
     begun = time.monotonic()
     for _each in range(20):
-        dist.all_reduce(one)
+        dist.all_reduce(link)
     torch.cuda.synchronize()
     if number == 0:
         print(f"{ranks} ranks share GPU 0: an all-reduce of 16 KiB takes {50 * (time.monotonic() - begun):.1f} ms")
@@ -56,14 +56,14 @@ def main(argv: list[str]) -> int:
     ranks = int(argv[0]) if argv else 3
     running = [subprocess.Popen(words(number, ranks), env={**os.environ, **NCCL}) for number in range(ranks)]
     end, status = time.monotonic() + LIMIT, 0
-    for one in running:
+    for link in running:
         try:
-            status = one.wait(max(0.1, end - time.monotonic())) or status
+            status = link.wait(max(0.1, end - time.monotonic())) or status
         except subprocess.TimeoutExpired:
             status = 1
-    for one in running:
-        if one.poll() is None:
-            one.kill()
+    for link in running:
+        if link.poll() is None:
+            link.kill()
     if status:
         print("NCCL does not let ranks share this GPU: deploy no cluster on it", file=sys.stderr)
     return 1 if status else 0

@@ -219,7 +219,7 @@ class Collector:
     def processes(self) -> list[dict[str, Any]]:
         """Engine processes: what they are, their network environment, and NCCL's file as they see it."""
         found = []
-        own = self.read("/etc/nccl.conf") or ""
+        host_conf = self.read("/etc/nccl.conf") or ""
         try:
             own_root = os.stat(self.path("/proc/1/root/etc") if self._root == "/" else self.path("/etc"))
         except OSError:
@@ -247,7 +247,7 @@ class Collector:
             if environment.get("VLLM_API_KEY"):
                 entry["api_key"] = "set"
             seen = self._of_process(pid, "etc/nccl.conf")
-            if seen is not None and seen != own:
+            if seen is not None and seen != host_conf:
                 entry["nccl_conf"] = _nccl.effective(seen.encode())
             try:
                 entry["contained"] = own_root is not None and not os.path.samestat(

@@ -244,16 +244,16 @@ class HostReader:
             **({"beside": beside} if beside else {}),
         }
 
-    def _group(self, own: places.Places) -> dict[str, Any]:
-        config, state = self._json(own.config), self._json(own.state)
+    def _group(self, paths: places.Places) -> dict[str, Any]:
+        config, state = self._json(paths.config), self._json(paths.state)
         state.pop("memory", None)
         return {
             "model": config.get("model", ""),
             "socket": config.get("socket", ""),
             "executor": "ray" if config.get("ray", True) else "mp",
             "state": state,
-            "options": parse_options(self._text(f"{own.etc}/{registry.engine_of(config).config}")),
-            "maintenance": _serving.maintenance(self._path(path) for path in own.maintenance) or "",
+            "options": parse_options(self._text(f"{paths.etc}/{registry.engine_of(config).config}")),
+            "maintenance": _serving.maintenance(self._path(path) for path in paths.maintenance) or "",
         }
 
     def read(self) -> dict[str, Any]:

@@ -81,15 +81,15 @@ class Originals:
 
     def close(self) -> None:
         """A record of nothing but its own folder is none: both go, unless something else lies there."""
-        own = os.path.dirname(LEDGER)
+        ledger_folder = os.path.dirname(LEDGER)
         # with the folder above it, or by somebody else's hand
         for path in [path for path in self.entries("folders") if not os.path.isdir(self._host.at(path))]:
             self.forget("folders", path)
-        entries = {**self._known(), "folders": {path for path in self.entries("folders") if path != own}}
+        entries = {**self._known(), "folders": {path for path in self.entries("folders") if path != ledger_folder}}
         if any(entries.values()) or not os.path.exists(self._path):
             return
         os.unlink(self._path)
-        if own in self.entries("folders"):
+        if ledger_folder in self.entries("folders"):
             with contextlib.suppress(OSError):
                 os.rmdir(os.path.dirname(self._path))
 

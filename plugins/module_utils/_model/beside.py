@@ -83,16 +83,16 @@ def adapters(given: Mapping[str, Any], shape: Shape, stages: tuple[int, ...], te
     return count * fullest * _WIDTH
 
 
-def in_host_memory(given: Mapping[str, Any], vision: bool, tensor: int, one: int) -> dict[str, int]:
+def in_host_memory(given: Mapping[str, Any], vision: bool, tensor: int, adapter: int) -> dict[str, int]:
     """Bytes that the engine keeps in a host's memory, by cause; the head's, which has most.
 
-    ``vision`` is whether images are read, ``one`` the bytes of one adapter in the buffers.
+    ``vision`` is whether images are read, ``adapter`` the bytes of one adapter in the buffers.
     """
-    cached = max(0, as_int("max-cpu-loras", given.get("max-cpu-loras") or 0, minimum=0)) if one else 0
+    cached = max(0, as_int("max-cpu-loras", given.get("max-cpu-loras") or 0, minimum=0)) if adapter else 0
     parts = {
         "KV offloading": _gib(given, "kv-offloading-size") // tensor,
         "processed images": _KEPT_BY * _gib(given, "mm-processor-cache-gb", _IMAGES) if vision else 0,
-        "adapters kept": cached * one,
+        "adapters kept": cached * adapter,
     }
     return {cause: size for cause, size in parts.items() if size}
 

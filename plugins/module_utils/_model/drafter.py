@@ -54,7 +54,7 @@ def read_drafter(
         return Drafter()
     text = text_config(config)
     method, model = str(asked.get("method") or "").lower(), asked.get("model")
-    own = method.endswith("mtp") or (not method and model is None)
+    built_in = method.endswith("mtp") or (not method and model is None)
     predicting = optional_int(text, _PREDICTION_LAYERS, 0)
     block = optional_int({**text, **(draft or {})}, _DSPARK_BLOCK, 0) if method == "dspark" else 0
     drafted = asked.get("num_speculative_tokens") or block or predicting or 1
@@ -65,7 +65,7 @@ def read_drafter(
         return _other_model(tokens, str(model or method), draft, weights)
     if method == "dspark" and shape.model_type in _OWN_DSPARK:
         return Drafter(tokens, _with_layers(shape, _dspark_layers(shape, text)), own_weights=True)
-    if not own:
+    if not built_in:
         return _uncounted(tokens, f"the drafter {model or method} (give its config.json as draft_config)", weights)
     layer = _prediction_layer(shape)
     layers = _with_layers(shape, [layer] * max(1, predicting))

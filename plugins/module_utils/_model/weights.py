@@ -228,14 +228,14 @@ def loaded_share(shape: Shape, size: int) -> Fraction:
     return change if abs(size - whole / change) < abs(size - whole) else Fraction(1)
 
 
-def drafter_bytes(drafter: Shape, tensor_parallel: int, own: bool) -> int:
+def drafter_bytes(drafter: Shape, tensor_parallel: int, built_in: bool) -> int:
     """Weights of what drafts, on each rank of the last stage: layers, and a vocabulary if it is another model."""
     full = Fraction(dtype_bytes("dtype", drafter.dtype))
     layers = sum(
         (item.split / tensor_parallel + item.kv / tensor_parallel + item.whole for item in _layer_bytes(drafter)),
         Fraction(0),
     )
-    return int(layers if own else layers + drafter.vocab * drafter.hidden * full / tensor_parallel)
+    return int(layers if built_in else layers + drafter.vocab * drafter.hidden * full / tensor_parallel)
 
 
 def _check_layers(shape: Shape, tensors: Mapping[str, int]) -> None:

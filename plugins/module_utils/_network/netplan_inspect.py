@@ -51,10 +51,10 @@ def inspect(path: str, links: list[dict[str, Any]], renderer: str = "", floating
         files, unread = netplan_generator.source_files(), None
     except netplan_generator.NetplanError as error:
         files, unread = {}, _refused(error)
-    own = files.get(path)
+    at_path = files.get(path)
     seen: Inspection = {
         "findings": [],
-        "own": own,
+        "own": at_path,
         "sources": {name: text for name, text in files.items() if name != path},
         "live": job.live_links(),
         "run": job.generated_files(),
@@ -70,7 +70,7 @@ def inspect(path: str, links: list[dict[str, Any]], renderer: str = "", floating
         "floating": floating_addresses.known(floating),
         "adoptable": False,
         "planned": {},
-        "foreign": own is not None and not netplan.is_ours(own),
+        "foreign": at_path is not None and not netplan.is_ours(at_path),
     }
     seen["edited"] = netplan_others.edits_of_ours(seen["static"])
     findings: list[Finding] = seen["findings"]
@@ -132,7 +132,7 @@ def _refused(error: netplan_generator.NetplanError) -> Finding:
 
 def _generate_as_is(path: str, seen: Inspection) -> Finding | None:
     """Fill in ``others`` (without our file) and ``generated`` (with it); a finding where netplan refuses."""
-    own, others = seen["own"], seen["sources"]
+    at_path, others = seen["own"], seen["sources"]
     try:
         seen["others"] = netplan_generator.generate(others)
     except netplan_generator.NoNetplanError as error:
@@ -140,9 +140,11 @@ def _generate_as_is(path: str, seen: Inspection) -> Finding | None:
     except netplan_generator.NetplanError as error:
         return _refused(error)
     try:
-        seen["generated"] = netplan_generator.generate({**others, path: own}) if own is not None else seen["others"]
+        seen["generated"] = (
+            netplan_generator.generate({**others, path: at_path}) if at_path is not None else seen["others"]
+        )
     except netplan_generator.NetplanError as error:
-        if not netplan.is_ours(own or ""):
+        if not netplan.is_ours(at_path or ""):
             return Finding(
                 "invalid_yaml",
                 f"netplan refuses {error.path or path}: {error}",

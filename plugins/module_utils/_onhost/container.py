@@ -278,7 +278,7 @@ def run_arguments(
     exists: Callable[[str], bool] = os.path.exists,
 ) -> list[str]:
     """``docker run`` for one of the units, in the foreground."""
-    own = settings_of(config, service)
+    of_service = settings_of(config, service)
     argv = ["docker", "run", "--rm", "--restart", "no", "--pull", "never", "--log-driver", "none"]
     argv += [
         "--name",
@@ -289,12 +289,12 @@ def run_arguments(
         f"sparkthor.unit={container_name(service)}",
     ]
     argv += _access(config, ids, gpu, limits, env_file, infiniband, exists)
-    argv += ["--oom-score-adj", str(int(own.get("oom_score_adj", 0)))]
+    argv += ["--oom-score-adj", str(int(of_service.get("oom_score_adj", 0)))]
     if credentials:
         argv += bind(credentials, read_only=True)
-    argv += ["--workdir", str(own.get("directory") or "/"), *(str(word) for word in config.get("options") or [])]
+    argv += ["--workdir", str(of_service.get("directory") or "/"), *(str(word) for word in config.get("options") or [])]
     # Docker has no option for the umask, and the front proxy's user reaches vLLM's socket by its group
-    argv += ["--entrypoint", "/bin/sh", config["image"], "-c", 'umask "$0" && exec "$@"', str(own["umask"])]
+    argv += ["--entrypoint", "/bin/sh", config["image"], "-c", 'umask "$0" && exec "$@"', str(of_service["umask"])]
     return [*argv, *config["commands"][service.partition("-")[0]], *arguments]
 
 
@@ -446,9 +446,9 @@ def _given(names: Iterable[str]) -> dict[str, str]:
 
 def prepare_run(service: str, arguments: Sequence[str], config: Mapping[str, Any]) -> list[str]:
     """Everything about this host that the command line needs, and the environment file beside it."""
-    own = settings_of(config, service)
+    of_service = settings_of(config, service)
     # read as data: nothing of the files is in the environment of Docker's client, which is root's
-    found = launch.environment(own.get("env_files") or [], own.get("without") or [], _given(OF_THE_UNIT))
+    found = launch.environment(of_service.get("env_files") or [], of_service.get("without") or [], _given(OF_THE_UNIT))
     env_file = os.path.join(RUN_DIR, f"{service}.env")
     os.makedirs(RUN_DIR, mode=0o700, exist_ok=True)
     files.write_atomic(env_file, environment_lines(found), mode=0o600)
@@ -456,7 +456,7 @@ def prepare_run(service: str, arguments: Sequence[str], config: Mapping[str, Any
         config,
         service,
         arguments,
-        ids=account(config["user"], str(own.get("group") or "")),
+        ids=account(config["user"], str(of_service.get("group") or "")),
         gpu=host_gpu_arguments(str(config.get("gpu") or "auto"), docker_info()),
         limits=host_limit_arguments(),
         env_file=env_file,

@@ -151,7 +151,7 @@ def find(
     cluster: Mapping[str, Any], ask: Ask | None = None, token: Callable[[], str] = read_former_token
 ) -> Successor | None:
     """A host that this head takes for its worker, and that proves to be the head of a higher generation."""
-    own, secret, name_of_cluster = declared_generation(cluster), token(), str(cluster.get("cluster") or "")
+    declared, secret, name_of_cluster = declared_generation(cluster), token(), str(cluster.get("cluster") or "")
     peers = {
         str(name): str(address)
         for name, address in (cluster.get("peers") or {}).items()
@@ -169,7 +169,7 @@ def find(
     machines = cluster.get("machines") or {}
     for name, answer in answers.items():
         generation = declared_generation(answer or {})
-        if generation - own > MOST_MISSED:
+        if generation - declared > MOST_MISSED:
             continue
         wanted = Identity(name, name_of_cluster, generation, secret, str(machines.get(name) or "")).proofs(nonce)
         given = {key: (answer or {}).get(key) for key in wanted}
@@ -177,7 +177,7 @@ def find(
             isinstance(proof, str) and hmac.compare_digest(proof.encode(), wanted[key].encode())
             for key, proof in given.items()
         )
-        if known_token and generation > max(own, found.generation if found else 0):
+        if known_token and generation > max(declared, found.generation if found else 0):
             found = Successor(name, generation, name_of_cluster)
     return found
 

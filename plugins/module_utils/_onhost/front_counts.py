@@ -90,12 +90,13 @@ class FrontCounts:
             ]
             found = _family("requests_total", "counter", "Requests that ended, by key, model and status.", requests)
             answered = [
-                (f'key="{key}",model="{_label(model)}"', own) for (key, model), own in sorted(self._answered.items())
+                (f'key="{key}",model="{_label(model)}"', counter)
+                for (key, model), counter in sorted(self._answered.items())
             ]
             seconds = []
-            for labels, own in answered:
-                seconds += [f'_bucket{{{labels},le="{bound}"}} {count}' for bound, count in own.cumulated()]
-                seconds += [f"_sum{{{labels}}} {own.seconds:.3f}", f"_count{{{labels}}} {sum(own.slots)}"]
+            for labels, counter in answered:
+                seconds += [f'_bucket{{{labels},le="{bound}"}} {count}' for bound, count in counter.cumulated()]
+                seconds += [f"_sum{{{labels}}} {counter.seconds:.3f}", f"_count{{{labels}}} {sum(counter.slots)}"]
             found += _family(
                 "request_seconds", "histogram", "Time from a request's begin to its answer's end.", seconds
             )
@@ -104,7 +105,9 @@ class FrontCounts:
                 ("completion_tokens", "Tokens of completions, of the answers that said it."),
                 ("counted_answers", "Answers that said how many tokens they took."),
             ):
-                samples = [f"{{{labels}}} {getattr(own, name)}" for labels, own in answered if own.counted_answers]
+                samples = [
+                    f"{{{labels}}} {getattr(counter, name)}" for labels, counter in answered if counter.counted_answers
+                ]
                 found += _family(f"{name}_total", "counter", text, samples)
         return found
 

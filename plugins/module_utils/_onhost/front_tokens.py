@@ -94,19 +94,24 @@ class Ledger:
     def over(self, limits: Limits, now: float) -> dict[str, dict[str, Any]]:
         """By key the limit that it reached, and until when it may not go on."""
         found: dict[str, dict[str, Any]] = {}
-        for key, own in limits.items():
+        for key, allowance in limits.items():
             month, recent = self._of_month(key, now), self.recent(key, now)
             used = left = sum(tokens for _when, tokens in recent)
-            if own.get("month") and month["tokens"] >= own["month"]:
-                limit = {"period": "month", "limit": own["month"], "used": month["tokens"], "until": end_of_month(now)}
+            if allowance.get("month") and month["tokens"] >= allowance["month"]:
+                limit = {
+                    "period": "month",
+                    "limit": allowance["month"],
+                    "used": month["tokens"],
+                    "until": end_of_month(now),
+                }
                 found[key] = limit
-            elif own.get("minute") and used >= own["minute"]:
+            elif allowance.get("minute") and used >= allowance["minute"]:
                 until = now
                 for when, tokens in recent:
                     until, left = when + MINUTE, left - tokens
-                    if left < own["minute"]:
+                    if left < allowance["minute"]:
                         break
-                found[key] = {"period": "minute", "limit": own["minute"], "used": used, "until": until}
+                found[key] = {"period": "minute", "limit": allowance["minute"], "used": used, "until": until}
         return found
 
     def usage(self, limits: Limits, now: float) -> dict[str, dict[str, Any]]:

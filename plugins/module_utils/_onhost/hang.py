@@ -267,8 +267,8 @@ def main(argv: list[str] | None = None, paths: Paths | None = None) -> int:
     parser = argparse.ArgumentParser(prog="sparkthor_host hang", description="Keep what this host's ranks do now.")
     parser.add_argument("--py-spy", action="append", default=[], help="a program that shows Python's stacks")
     given = parser.parse_args(argv)
-    own = paths or Paths()
-    asked = max((own.wanted, own.request), key=stamp)
+    places = paths or Paths()
+    asked = max((places.wanted, places.request), key=stamp)
     reason = _text(asked, 300) if stamp(asked) else ""
     wall = time.time()
     record = Reader(py_spy=found_py_spy([*given.py_spy, "/usr/local/bin/py-spy", "/usr/bin/py-spy"])).read()
@@ -276,11 +276,11 @@ def main(argv: list[str] | None = None, paths: Paths | None = None) -> int:
     status = 0
     try:
         # what looks like a secret; whoever takes a record off the host knows this host's own as well
-        print(f"kept {keep(mask.masked(record, []), own.folder)}", flush=True)
+        print(f"kept {keep(mask.masked(record, []), places.folder)}", flush=True)
     except OSError as error:
-        print(f"{own.folder} cannot be written: {error.strerror}", file=sys.stderr, flush=True)
+        print(f"{places.folder} cannot be written: {error.strerror}", file=sys.stderr, flush=True)
         status = 1
     # whoever waits for it must not wait for what will not come
     with contextlib.suppress(OSError):
-        serving.write_file(own.taken, f"{wall}\n")
+        serving.write_file(places.taken, f"{wall}\n")
     return status

@@ -157,8 +157,8 @@ class Sampler:
         """
         now = self.clock()
         processes = of_session(session, self.proc) if session > 0 else []
-        ranks = [one for one in processes if one.name.startswith(self.engine.rank_titles)]
-        spent = {one.pid: one.cpu_seconds for one in ranks or processes}
+        ranks = [process for process in processes if process.name.startswith(self.engine.rank_titles)]
+        spent = {process.pid: process.cpu_seconds for process in ranks or processes}
         if self.before is None or now - self.before[0] > 6 * WINDOW:
             # what was seen when another answer was owed says nothing about this one
             self.before, self.cores, self.spoke = (now, spent, lines), None, False
@@ -172,9 +172,9 @@ class Sampler:
             self.gpu = read_gpus(out) if status == 0 else (None, None)
         return patience.Signs(
             self.cores if processes else None,
-            any(one.state in "Tt" for one in processes),
+            any(process.state in "Tt" for process in processes),
             *self.gpu,
-            sum(one.name in _COMPILERS for one in processes),
+            sum(process.name in _COMPILERS for process in processes),
             self.spoke,
         )
 

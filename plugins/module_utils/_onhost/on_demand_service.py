@@ -98,8 +98,8 @@ class Turns:
         serves = group if group in self.policies else ""
         if serves != self._serves:
             self._serves, self._since, self._served = str(serves), now, not serves
-        own = self.control(self._serves)
-        unit, state = own.state(), files.read_json(self._state_of(self._serves))
+        host_group = self.control(self._serves)
+        unit, state = host_group.state(), files.read_json(self._state_of(self._serves))
         updated = state.get("updated")
         fresh = isinstance(updated, (int, float)) and abs(time.time() - updated) < FRESH
         ready = fresh and state.get("state") == watchdog.SERVING
@@ -108,7 +108,7 @@ class Turns:
             self._used[self._serves] = now
         elif not self._served:
             self._served, self._took[self._serves] = True, now - self._since
-        socket_path = str(own.config.get("socket", ""))
+        socket_path = str(host_group.config.get("socket", ""))
         return on_demand.DemandSeen(
             now=now,
             minute=local.tm_hour * 60 + local.tm_min + local.tm_sec / 60,
@@ -117,7 +117,7 @@ class Turns:
             ready=ready,
             restarts=unit.restarts,
             used=self._used.setdefault(self._serves, now),
-            in_flight=watchdog_report.requests_in_flight(serving.metrics(socket_path), own.engine.metrics) or 0,
+            in_flight=watchdog_report.requests_in_flight(serving.metrics(socket_path), host_group.engine.metrics) or 0,
             since=self._since,
             wishes=dict(self._wishes),
             held=self._held(),
@@ -160,16 +160,16 @@ class Turns:
         if wanted.failed:
             self._paused = seen.now + PAUSE
         try:
-            own = self.control("")
+            host_group = self.control("")
             if seen.serves:
                 self.control(seen.serves).fall_asleep()
             if not wanted.to:
-                own.come_back()
+                host_group.come_back()
                 return
             if seen.serves:
-                serving.write_file(own.markers[-1], f"{serving.ASLEEP}{wanted.to} serves\n")
+                serving.write_file(host_group.markers[-1], f"{serving.ASLEEP}{wanted.to} serves\n")
             else:
-                own.give_way(wanted.to)
+                host_group.give_way(wanted.to)
             self.control(wanted.to).wake()
         except (control.ControlError, OSError) as error:
             print(f"it failed: {error}", file=sys.stderr, flush=True)
@@ -184,8 +184,8 @@ class Turns:
             self._come_back()
 
     def _come_back(self) -> None:
-        own = self.control("")
-        if serving.asleep(own.markers) is None:
+        host_group = self.control("")
+        if serving.asleep(host_group.markers) is None:
             return
         failed: control.ControlError | OSError | None = None
         for group in self.policies:
@@ -196,7 +196,7 @@ class Turns:
                 failed = failed or error
         if failed:
             raise failed
-        own.come_back()
+        host_group.come_back()
 
     def answer(self, group: str, asks: bool) -> tuple[float, str]:
         """Seconds until a client may ask again, and a line for it."""

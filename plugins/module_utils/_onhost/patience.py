@@ -104,33 +104,33 @@ def judge(signs: Mapping[str, Signs], working_power: float = 0.0) -> Verdict:
     ``working_power``: watts below which a GPU at full utilization only waits; 0 where the platform's are not known, and
     then a busy GPU proves nothing.
     """
-    known = {host: one for host, one in signs.items() if one.known}
-    for host, one in known.items():
-        if one.ended:
+    known = {host: sign for host, sign in signs.items() if sign.known}
+    for host, sign in known.items():
+        if sign.ended:
             return Verdict(ENDED, f"the rank on {host} has ended")
-    for host, one in known.items():
-        if one.stopped:
+    for host, sign in known.items():
+        if sign.stopped:
             return Verdict(STOPPED, f"a process of the rank on {host} is stopped")
-    for host, one in known.items():
-        works = _works(one, working_power)
+    for host, sign in known.items():
+        works = _works(sign, working_power)
         if works:
             return Verdict(WORKING, f"{host} {works}")
     if not known:
         return Verdict(UNKNOWN, "no host can tell whether its rank works")
-    waiting = [host for host, one in known.items() if working_power and _waits(one, working_power)]
+    waiting = [host for host, sign in known.items() if working_power and _waits(sign, working_power)]
     if len(waiting) == len(signs):
         return Verdict(WEDGED, "every GPU is busy at the power of waiting")
     # A pipeline's other stages turn in circles while they wait for one that is gone. So does that one's own GPU, if it
     # was waiting for another stage; one that may be stopped and gets no CPU time is not spared for it.
-    circles = any((one.cores or 0.0) >= _BUSY_CORES for one in known.values())
-    for host, one in known.items():
-        spared = (one.utilization or 0.0) >= _BUSY_GPU and not (circles and one.stopped is None)
-        if one.cores is not None and one.cores < _STILL_CORES and not spared:
+    circles = any((sign.cores or 0.0) >= _BUSY_CORES for sign in known.values())
+    for host, sign in known.items():
+        spared = (sign.utilization or 0.0) >= _BUSY_GPU and not (circles and sign.stopped is None)
+        if sign.cores is not None and sign.cores < _STILL_CORES and not spared:
             return Verdict(STILL, f"the rank on {host} does nothing")
     busy = [
         host
-        for host, one in known.items()
-        if (one.cores or 0.0) >= _BUSY_CORES or (one.utilization or 0.0) >= _BUSY_GPU
+        for host, sign in known.items()
+        if (sign.cores or 0.0) >= _BUSY_CORES or (sign.utilization or 0.0) >= _BUSY_GPU
     ]
     if busy:
         return Verdict(BUSY, f"{busy[0]} is busy, with what cannot be told")

@@ -65,17 +65,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="sparkthor_host vllm-prepare", description="Steps before a start of vLLM.")
     parser.add_argument("config", nargs="?", default=serving.CONFIG)
     config = files.read_json(parser.parse_args(argv).config)
-    own = places.Places(str(config.get("beside") or ""))
-    delay = serving.note_start(own.starts)
+    paths = places.Places(str(config.get("beside") or ""))
+    delay = serving.note_start(paths.starts)
     if delay:
-        engine = environment_file.read((environment_file.ENGINE, own.environment))
+        engine = environment_file.read((environment_file.ENGINE, paths.environment))
         pause(delay, engine.get("PYTHONPYCACHEPREFIX", ""), str(config.get("cache") or CACHE))
     smaller = config.get("degraded") or {}
     if smaller:
         choose_size(smaller, serving.left_out())
-    record_vllm_start(config.get("inputs") or [], os.environ, own.started_with)
+    record_vllm_start(config.get("inputs") or [], os.environ, paths.started_with)
     # absent where os_hardening_drop_caches is off; beside another group that one may be serving
-    if not own.name and os.path.exists(DROP_CACHES):
+    if not paths.name and os.path.exists(DROP_CACHES):
         # none of the engine's variables is for what root runs
         code, _out, said = run_limited([DROP_CACHES], DROP_LIMIT, environment={"PATH": os.defpath})
         if code or said:

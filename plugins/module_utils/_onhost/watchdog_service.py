@@ -478,14 +478,14 @@ def give_up_root(config: Mapping[str, Any]) -> watchdog_hands.Hands | None:
 
 def written(config: Mapping[str, Any]) -> list[str]:
     """The files that the watchdog writes and removes."""
-    own = places_of(config)
+    paths = places_of(config)
     # which host is the head is the matter of the host's own group
-    marker = [] if own.name else [former_head.MARKER]
+    marker = [] if paths.name else [former_head.MARKER]
     return [
         state_path(config),
         metrics_path(config),
-        own.starts,
-        own.degraded,
+        paths.starts,
+        paths.degraded,
         loads_path(config),
         hang.WANTED,
         *marker,
@@ -530,7 +530,7 @@ def supervise(config: Mapping[str, Any], server: HealthServer, hands: watchdog_h
     elif config.get("group_state"):
         # without Ray the head's own program knows who is there
         ranks, signs = group_ranks, group_signs
-    own = places_of(config)
+    paths = places_of(config)
     service = Service(
         config,
         ranks,
@@ -538,11 +538,11 @@ def supervise(config: Mapping[str, Any], server: HealthServer, hands: watchdog_h
         runner=hands.run,
         state_path=state_path(config),
         metrics_path=metrics_path(config),
-        draining_path=own.draining,
-        maintenance_paths=own.maintenance,
-        starts_path=own.starts,
-        degraded_path=own.degraded,
-        **({} if own.name else _of_the_head(hands)),
+        draining_path=paths.draining,
+        maintenance_paths=paths.maintenance,
+        starts_path=paths.starts,
+        degraded_path=paths.degraded,
+        **({} if paths.name else _of_the_head(hands)),
         hands=hands,
     )
     service.keeps = hang.Paths() if os.path.exists(hang.UNIT) else None

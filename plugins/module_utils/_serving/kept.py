@@ -209,34 +209,34 @@ def beside(one: Kept, configs: str = places.Places("*").config) -> KeptBeside:
     return KeptBeside([name for name in now if name in known], [name for name in now if name not in known])
 
 
-def without_former(one: Kept, configs: str = places.Places("*").config, folder: str = serving.GOOD) -> Kept:
+def without_former(past: Kept, configs: str = places.Places("*").config, folder: str = serving.GOOD) -> Kept:
     """Without what is of groups that are beside the host's own one no longer: their units, folders and models may be
     gone, and nobody needs them to go back."""
-    there = {"", *beside(one, configs).beside}
+    there = {"", *beside(past, configs).beside}
     models: dict[bool, set[str]] = {True: set(), False: set()}
-    for path, item in one.items.items():
+    for path, item in past.items.items():
         if path.endswith(".yaml") and item.digest:
             name = os.path.basename(serving.model_of(os.path.join(folder, _copy_of(path, item))))
             models[_group_of(path) in there].add(base_of(name) or name)
     former = models[False] - models[True]
     return dataclasses.replace(
-        one,
+        past,
         items={
             path: item
-            for path, item in one.items.items()
+            for path, item in past.items.items()
             if _group_of(path) in there and not (item.link and os.path.basename(path) in former)
         },
     )
 
 
-def _engines(one: Kept, folder: str) -> tuple[list[str], str]:
+def _engines(past: Kept, folder: str) -> tuple[list[str], str]:
     """Environments and models that its links lead to, and its image."""
     environments = [
         os.path.normpath(os.path.join(os.path.dirname(path), item.link))
-        for path, item in one.items.items()
+        for path, item in past.items.items()
         if item.link
     ]
-    item = one.items.get(container.CONFIG, Item())
+    item = past.items.get(container.CONFIG, Item())
     image = files.read_json(os.path.join(folder, _copy_of(container.CONFIG, item))).get("image") if item.digest else ""
     return environments, str(image or "")
 
@@ -293,7 +293,7 @@ def _by_the_same(about: Mapping[str, Any], hosts: Sequence[str], machines: Mappi
 
 
 def differences(
-    one: Kept,
+    past: Kept,
     hosts: Sequence[str],
     folder: str = serving.GOOD,
     image_there: Callable[[str], bool] = has_image,
@@ -303,34 +303,34 @@ def differences(
 
     ``hosts`` are those that serve now, ``machines`` their identities.
     """
-    if one.about.get("executor", executor()) != executor():
+    if past.about.get("executor", executor()) != executor():
         raise KeptError(
-            f"the configuration {one.name} ran with vllm_serve_executor={one.about['executor']}, and the units of this "
-            f"host are {executor()}'s: run site.yml with vllm_serve_executor: {one.about['executor']} and the former "
-            "variables instead"
+            f"the configuration {past.name} ran with vllm_serve_executor={past.about['executor']}, and the units of "
+            f"this host are {executor()}'s: run site.yml with vllm_serve_executor: {past.about['executor']} and the "
+            "former variables instead"
         )
-    if not _by_the_same(one.about, hosts, machines or {}):
+    if not _by_the_same(past.about, hosts, machines or {}):
         raise KeptError(
-            f"the configuration {one.name} served on the hosts {', '.join(one.about['hosts'])}, and the inventory has "
-            f"{', '.join(sorted(hosts))}: run site.yml with the former variables instead"
+            f"the configuration {past.name} served on the hosts {', '.join(past.about['hosts'])}, and the inventory "
+            f"has {', '.join(sorted(hosts))}: run site.yml with the former variables instead"
         )
-    one = without_former(one, folder=folder)
-    environments, image = _engines(one, folder)
+    past = without_former(past, folder=folder)
+    environments, image = _engines(past, folder)
     # an engine that lost its marker was found damaged, and installed anew elsewhere
     lost = [path for path in environments if not _is_whole(path)]
     # which of the two it ran from is what its unit calls
-    if image and one.about.get("runtime") == "container" and not image_there(image):
+    if image and past.about.get("runtime") == "container" and not image_there(image):
         lost.append(image)
     if lost:
         raise KeptError(
-            f"what the configuration {one.name} needs is not on this host any more ({', '.join(lost)}): run site.yml "
+            f"what the configuration {past.name} needs is not on this host any more ({', '.join(lost)}): run site.yml "
             "with the former variables, and raise engine_keep or model_store_revisions"
         )
     changes = []
-    for path, item in one.items.items():
+    for path, item in past.items.items():
         there, before = _read(path)
         if (there.digest, there.link) != (item.digest, item.link):
-            changes.append(Change(path, before, _text(path, item, one.name, folder), item))
+            changes.append(Change(path, before, _text(path, item, past.name, folder), item))
     return changes
 
 

@@ -136,13 +136,13 @@ def _lead_to(store: Store, name: str, folder: str) -> None:
     files.sync_folder(store.root)
 
 
-def _exchange(one: str, other: str) -> bool:
+def _exchange(first: str, other: str) -> bool:
     """Two names change places in one step; False where the file system or the C library cannot."""
     try:
         function = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, AttributeError):
         return False
-    return bool(function(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _EXCHANGE) == 0)
+    return bool(function(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(other), _EXCHANGE) == 0)
 
 
 def part(store: Store, folder: str) -> None:

@@ -27,14 +27,18 @@ _PATH = re.compile(r"/[\w./+-]+")
 
 
 def believed(
-    answer: Mapping[str, Any], facts: Collection[str] = (), own: Collection[str] = (), *, of_this_host: bool = True
+    answer: Mapping[str, Any],
+    facts: Collection[str] = (),
+    of_action: Collection[str] = (),
+    *,
+    of_this_host: bool = True,
 ) -> dict[str, Any]:
     """A module's answer without what its host has no say in.
 
-    ``facts``: the facts that this module is there to read; ``own``: keys of the task's result that the action sets
-    itself and that steer later tasks. What another host than the task's says of its Python is nothing to this one.
+    ``facts``: the facts that this module is there to read; ``of_action``: keys of the task's result that the action
+    sets itself and that steer later tasks. What another host than the task's says of its Python is nothing to this one.
     """
-    kept = {key: value for key, value in answer.items() if key not in OBEYED and key not in own}
+    kept = {key: value for key, value in answer.items() if key not in OBEYED and key not in of_action}
     told = answer.get("ansible_facts")
     if isinstance(told, Mapping):
         found = {

@@ -175,15 +175,15 @@ def runs(
     ``ahead`` of a run a condition that reads what a task will register does not hold.
     """
     former = templar.available_variables
-    own = {**variables, _NAME: task.get("loop", [None])}
+    with_item = {**variables, _NAME: task.get("loop", [None])}
     loop_variable = (task.get("loop_control") or {}).get("loop_var", "item")
     try:
-        for item in templated(templar, _NAME, own):
-            own = {**variables, _NAME: arguments, **({loop_variable: item} if "loop" in task else {})}
-            templar.available_variables = own
+        for item in templated(templar, _NAME, with_item):
+            with_item = {**variables, _NAME: arguments, **({loop_variable: item} if "loop" in task else {})}
+            templar.available_variables = with_item
             conditions = _listed(task.get("when"))
-            if _holds(conditions, templar, own) if ahead else all(map(templar.evaluate_conditional, conditions)):
-                yield templated(templar, _NAME, own), own
+            if _holds(conditions, templar, with_item) if ahead else all(map(templar.evaluate_conditional, conditions)):
+                yield templated(templar, _NAME, with_item), with_item
     finally:
         templar.available_variables = former
 

@@ -48,7 +48,7 @@ def read_programs(folder: str, names: Sequence[str], name: str, requirements: st
 
 def add_wheel(engine: Engine, names: Sequence[str], target: Target, folder: str) -> Engine:
     """Put the programs' wheel where the others are, and name its SHA-256. Raises EngineError for another machine."""
-    uv, own = engine.pins
+    uv, program_pin = engine.pins
     for program in names:
         machine = machine_of(os.path.join(engine.source, program))
         if machine not in ("", target.machine):
@@ -56,15 +56,15 @@ def add_wheel(engine: Engine, names: Sequence[str], target: Target, folder: str)
                 f"{VARIABLE}: {engine.source}/{program} is a program for {machine}, and this host is {target.machine}: "
                 "name a folder with a build for it in the host's own variables"
             )
-    wheel = f"{own.name.replace('-', '_')}-{own.version}-py3-none-linux_{target.machine}.whl"
+    wheel = f"{program_pin.name.replace('-', '_')}-{program_pin.version}-py3-none-linux_{target.machine}.whl"
     path = os.path.join(folder, wheel)
     if not os.path.exists(path):
         os.makedirs(folder, exist_ok=True)
         with push.locked(push.user_cache("locks", f"{wheel}.lock")):
             if not os.path.exists(path):
-                _write(path, engine.source, names, own, target)
+                _write(path, engine.source, names, program_pin, target)
     (_size, sha256) = push.digests(folder, [wheel])[wheel]
-    return engine._replace(pins=[uv, own._replace(hashes=(sha256,))])
+    return engine._replace(pins=[uv, program_pin._replace(hashes=(sha256,))])
 
 
 def machine_of(path: str) -> str:
@@ -86,9 +86,9 @@ def _sums(folder: str, names: Sequence[str]) -> dict[str, str]:
     return {name: sha256 for name, (_size, sha256) in push.digests(folder, names).items()}
 
 
-def _write(path: str, source: str, names: Sequence[str], own: Pin, target: Target) -> None:
+def _write(path: str, source: str, names: Sequence[str], program_pin: Pin, target: Target) -> None:
     """The same bytes wherever it is made."""
-    stem = f"{own.name.replace('-', '_')}-{own.version}"
+    stem = f"{program_pin.name.replace('-', '_')}-{program_pin.version}"
     tag = f"py3-none-linux_{target.machine}"
     record: list[str] = []
     scratch = f"{path}.part"
@@ -105,7 +105,11 @@ def _write(path: str, source: str, names: Sequence[str], own: Pin, target: Targe
             with open(os.path.join(source, program), "rb") as file:
                 add(f"{stem}.data/scripts/{program}", file.read(), 0o755)
         info = f"{stem}.dist-info"
-        add(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {own.name}\nVersion: {own.version}\n".encode(), 0o644)
+        add(
+            f"{info}/METADATA",
+            f"Metadata-Version: 2.1\nName: {program_pin.name}\nVersion: {program_pin.version}\n".encode(),
+            0o644,
+        )
         about = f"Wheel-Version: 1.0\nGenerator: sparkthor.cluster\nRoot-Is-Purelib: false\nTag: {tag}\n"
         add(f"{info}/WHEEL", about.encode(), 0o644)
         entry = zipfile.ZipInfo(f"{info}/RECORD", date_time=_STAMP)

@@ -133,13 +133,13 @@ def once(machines: Iterable[Machine]) -> tuple[list[Machine], list[str]]:
         )
         # its answer names the NIC that each ssh connection came in by
         # the address of all front proxies is another machine's tomorrow
-        own = [one for one in same if not one.floating] or same
-        own = [one for one in own if not _on_fabric(one)] or own
-        best = next((one for one in own if one.node["management"]["netdev"] == default), own[0])
-        best.given = any(one.given for one in same)
+        usable = [reply for reply in same if not reply.floating] or same
+        usable = [reply for reply in usable if not _on_fabric(reply)] or usable
+        best = next((reply for reply in usable if reply.node["management"]["netdev"] == default), usable[0])
+        best.given = any(reply.given for reply in same)
         found.append(best)
         if len(same) > 1:
-            others = ", ".join(one.address for one in same if one is not best)
+            others = ", ".join(reply.address for reply in same if reply is not best)
             notes.append(f"{best.name} answers on {best.address} and on {others}: the first one is used")
     return sorted(found, key=lambda machine: (machine.kind != "spark", machine.name, machine.address)), notes
 
@@ -219,12 +219,12 @@ def _floating_findings(machines: Sequence[Machine]) -> list[Finding]:
 def _fabric_findings(machines: Sequence[Machine]) -> list[Finding]:
     """Machines that answered on their fabric alone: its addresses change when the fabric is set up."""
     found = []
-    for one in machines:
-        if one.kind != "spark" or not _on_fabric(one):
+    for machine in machines:
+        if machine.kind != "spark" or not _on_fabric(machine):
             continue
         others = [
             item["address"].partition("/")[0]
-            for link in one.node.get("interfaces") or ()
+            for link in machine.node.get("interfaces") or ()
             if link["name"] not in SPARK_NETDEVS and link["name"] != "lo" and not link.get("virtual")
             for item in link["addresses"]
             if item.get("scope", "global") == "global"
@@ -232,9 +232,9 @@ def _fabric_findings(machines: Sequence[Machine]) -> list[Finding]:
         fix = (
             f"give discover_addresses {' or '.join(others)}" if others else "connect its RJ45 port or Wi-Fi to the LAN"
         )
-        netdev = one.node["management"]["netdev"]
-        what = f"it answered only on {one.address} of {netdev}, a NIC of its fabric, whose addresses change with it"
-        found.append(Finding("address", what, fix, f"{one.name} ({one.address})"))
+        netdev = machine.node["management"]["netdev"]
+        what = f"it answered only on {machine.address} of {netdev}, a NIC of its fabric, whose addresses change with it"
+        found.append(Finding("address", what, fix, f"{machine.name} ({machine.address})"))
     return found
 
 
@@ -347,15 +347,15 @@ def _alone(name: str, cage: int, hint: str) -> Finding:
 
 
 def _direct(found: Proposal, cables: Cables) -> None:
-    one, two = (machine.name for machine in found.hosts)
-    joined = [(cage, other) for cage in CAGES for name, other in sorted(cables.ends[one, cage]) if name == two]
+    first, second = (machine.name for machine in found.hosts)
+    joined = [(cage, other) for cage in CAGES for name, other in sorted(cables.ends[first, cage]) if name == second]
     if not joined:
         hint = "plug the cable into both machines; seconds after it the ports' lights are on"
-        found.findings.append(_alone(one, cables.best_cage(one), hint))
+        found.findings.append(_alone(first, cables.best_cage(first), hint))
         return
-    found.cages = dict(zip((one, two), joined[0], strict=True))
+    found.cages = dict(zip((first, second), joined[0], strict=True))
     if len(joined) > 1:
-        found.both = {one: [cage for cage, _other in joined], two: [other for _cage, other in joined]}
+        found.both = {first: [cage for cage, _other in joined], second: [other for _cage, other in joined]}
         found.notes.append(TWO_CAGES)
     found.notes.append("a switch between the two looks the same from here: then set fabric_topology: switch")
 
@@ -454,15 +454,17 @@ def _lanes(found: Proposal) -> None:
     lanes = {one.name: _cabled_lanes(one) for one in found.hosts if one.kind == "thor"}
     if len(lanes) < max(2, len(found.hosts)) or not all(lanes.values()):
         return
-    networks = [{network for _nic, network in own if network} for own in lanes.values()]
+    networks = [{network for _nic, network in nics if network} for nics in lanes.values()]
     common = sorted(set.intersection(*networks))
     if common:
         found.lan_nics = {
-            name: next(nic for nic, network in own if network == common[0]) for name, own in lanes.items()
+            name: next(nic for nic, network in nics if network == common[0]) for name, nics in lanes.items()
         }
         found.notes.append(f"the Thors reach each other by a lane of their QSFP cages, in {common[0]}, over TCP")
         return
-    told = "; ".join(f"{name} {', '.join(dict.fromkeys(nic for nic, _network in own))}" for name, own in lanes.items())
+    told = "; ".join(
+        f"{name} {', '.join(dict.fromkeys(nic for nic, _network in nics))}" for name, nics in lanes.items()
+    )
     found.notes.append(
         f"the QSFP cages of the Thors are cabled ({told}), and these lanes have no addresses of one range, so the RJ45 "
         "ports are proposed: give one lane of each an address (MTU 8966 at most), and look again"

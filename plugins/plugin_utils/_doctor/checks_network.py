@@ -225,14 +225,14 @@ def same_subnet(case: Case) -> Iterator[Hit]:
 @check
 def foreign_route(case: Case) -> Iterator[Hit]:
     for host, _evidence in hosts_read(case):
-        own = [(ipv4_network_of(link["address"]), link["netdev"]) for link in case.links(host)]
+        planned = [(ipv4_network_of(link["address"]), link["netdev"]) for link in case.links(host)]
         interfaces = case.interfaces(host).values()
         addresses = {item["address"].partition("/")[0] for link in interfaces for item in link["addresses"]}
         for route in case.node(host).get("routes") or ():
             network = ipv4_network_of(route["dst"])
             if network is None or route.get("protocol") == "kernel" or network.prefixlen == 0:
                 continue
-            hit = next((netdev for subnet, netdev in own if subnet and overlap(subnet, network)), "")
+            hit = next((netdev for subnet, netdev in planned if subnet and overlap(subnet, network)), "")
             if hit:
                 via = f" via {route['gateway']}" if route.get("gateway") else ""
                 self_made = ", its own address" if route.get("gateway") in addresses else ""
@@ -244,15 +244,15 @@ def foreign_route(case: Case) -> Iterator[Hit]:
 def address_shadowed(case: Case) -> Iterator[Hit]:
     """Another interface of a host, such as a bond that nobody uses any more, that has an address in a fabric subnet."""
     for host, _evidence in hosts_read(case):
-        own = {link["netdev"]: ipv4_network_of(link["address"]) for link in case.links(host)}
+        planned = {link["netdev"]: ipv4_network_of(link["address"]) for link in case.links(host)}
         for name, interface in case.interfaces(host).items():
-            if name in own or name == "lo":
+            if name in planned or name == "lo":
                 continue
             for item in interface["addresses"]:
                 network = ipv4_network_of(item["address"])
                 if network is None or network.prefixlen == 32:
                     continue
-                hit = next((netdev for netdev, subnet in own.items() if subnet and overlap(subnet, network)), "")
+                hit = next((netdev for netdev, subnet in planned.items() if subnet and overlap(subnet, network)), "")
                 if hit:
                     yield Hit(host, [f"{name} has {item['address']}, in the subnet of {hit}"], name)
 
@@ -373,13 +373,15 @@ def forward_drop(case: Case) -> Iterator[Hit]:
         forward = evidence.get("forward") or {}
         if forward.get("policy") != "drop":
             continue
-        own = {link["address"].partition("/")[0] for link in case.links(host)}
+        addresses = {link["address"].partition("/")[0] for link in case.links(host)}
         netdevs = {link["netdev"] for link in case.links(host)}
         if netdevs and netdevs <= set(forward.get("accepts") or ()):
             continue
         for other, _theirs in hosts_read(case):
             through = [
-                route for route in case.node(other).get("routes") or () if other != host and route.get("gateway") in own
+                route
+                for route in case.node(other).get("routes") or ()
+                if other != host and route.get("gateway") in addresses
             ]
             if through:
                 routes = ", ".join(f"{route['dst']} via {route['gateway']}" for route in through)

@@ -357,20 +357,20 @@ def _merge(rule: Rule, hits: Iterable[Hit]) -> list[Diagnosis]:
     for hit in hits:
         # two cables of one host lead to two peers: what happened to one peer must not explain the other away
         key = (hit.host, frozenset(hit.hosts) - {hit.host})
-        one = merged.get(key)
-        if one is None:
+        told = merged.get(key)
+        if told is None:
             merged[key] = _diagnosis(rule, hit)
             continue
-        one.count += hit.count
-        one.hosts = tuple(dict.fromkeys((*one.hosts, *hit.hosts)))
-        one.evidence += [line for line in hit.evidence if line not in one.evidence]
-        if hit.where and hit.where not in one.finding.where.split(", "):
-            where = ", ".join(filter(None, (one.finding.where, hit.where)))
-            one.finding = dataclasses.replace(one.finding, where=where)
-    for one in merged.values():
-        spare = len(one.evidence) - 2 * QUOTED
+        told.count += hit.count
+        told.hosts = tuple(dict.fromkeys((*told.hosts, *hit.hosts)))
+        told.evidence += [line for line in hit.evidence if line not in told.evidence]
+        if hit.where and hit.where not in told.finding.where.split(", "):
+            where = ", ".join(filter(None, (told.finding.where, hit.where)))
+            told.finding = dataclasses.replace(told.finding, where=where)
+    for told in merged.values():
+        spare = len(told.evidence) - 2 * QUOTED
         if spare > 0:
-            one.evidence = [*one.evidence[: 2 * QUOTED], f"… and {spare} more"]
+            told.evidence = [*told.evidence[: 2 * QUOTED], f"… and {spare} more"]
     return list(merged.values())
 
 
@@ -385,19 +385,19 @@ def fold(findings: Sequence[Diagnosis]) -> list[Diagnosis]:
     swallowed: dict[int, Diagnosis] = {}
 
     def ends_at(start: Diagnosis, end: Diagnosis) -> bool:
-        one: Diagnosis | None = start
-        while one is not None and one is not end:
-            one = swallowed.get(id(one))
-        return one is end
+        explains: Diagnosis | None = start
+        while explains is not None and explains is not end:
+            explains = swallowed.get(id(explains))
+        return explains is end
 
     for number, other in enumerate(findings):
-        for place, one in enumerate(findings):
-            if one is other or other.rule.id not in one.rule.explains or not _related(one, other):
+        for place, explains in enumerate(findings):
+            if explains is other or other.rule.id not in explains.rule.explains or not _related(explains, other):
                 continue
             # of two that explain each other the earlier rule stands, and no ring of explanations swallows itself
-            mutual = one.rule.id in other.rule.explains and number < place
-            if not mutual and not ends_at(one, other):
-                swallowed[id(other)] = one
+            mutual = explains.rule.id in other.rule.explains and number < place
+            if not mutual and not ends_at(explains, other):
+                swallowed[id(other)] = explains
                 break
     kept = [finding for finding in findings if id(finding) not in swallowed]
     strong = [finding for finding in kept if not finding.rule.last_resort and finding.rule.severity == ERROR]

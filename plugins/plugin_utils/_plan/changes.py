@@ -59,15 +59,18 @@ def announced(cluster: Mapping[str, Any], fabric: Mapping[str, Mapping[str, Any]
 def _before(cluster: Mapping[str, Any], nodes: Nodes) -> Mapping[str, Any]:
     """What the newest run declared on a host of this cluster."""
     known = [declared for host in cluster["hosts"] if (declared := nodes[host].get("declared"))]
-    same = [one for one in known if one.get("cluster") == cluster["id"]]
+    same = [declared_before for declared_before in known if declared_before.get("cluster") == cluster["id"]]
     # serving groups that were one cluster once share its name: a host that comes from another knows that one
     head = str(nodes[cluster["head"]].get("machine") or cluster["head"])
-    own = [
-        one
-        for one in same
-        if cluster["head"] in (one.get("hosts") or ()) or head in (one.get("machines") or {}).values()
+    by_head = [
+        declared_before
+        for declared_before in same
+        if cluster["head"] in (declared_before.get("hosts") or ())
+        or head in (declared_before.get("machines") or {}).values()
     ]
-    return max(own or same, key=lambda one: generation.known(one.get("generation")), default={})
+    return max(
+        by_head or same, key=lambda declared_before: generation.known(declared_before.get("generation")), default={}
+    )
 
 
 def _former(

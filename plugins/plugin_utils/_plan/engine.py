@@ -93,14 +93,14 @@ class InstalledEngine:
         """Prefix of a unit's command: only root may speak to Docker, and what runs inside is the unit's user anyway."""
         return "+" if self.container else ""
 
-    def launch(self, *own: str, without: Iterable[str] = ()) -> list[str]:
-        """Before a program of a venv: gives it the engine's environment and ``own``, files of its service.
+    def launch(self, *files: str, without: Iterable[str] = ()) -> list[str]:
+        """Before a program of a venv: gives it the engine's environment and ``files``, files of its service.
 
         With a container nothing: what root runs there reads the files itself, for Docker to pass on.
         """
         if self.container:
             return []
-        paths = (environment_file.FABRIC, f"-{environment_file.ENGINE}", *own)
+        paths = (environment_file.FABRIC, f"-{environment_file.ENGINE}", *files)
         words = [*(f"--file={path}" for path in paths), *(f"--without={name}" for name in without)]
         return location.command("launch", *words, "--")
 

@@ -96,16 +96,16 @@ def unknown(image: str, known: Known) -> str:
     )
 
 
-def needs(recipe: Mapping[str, Any], model: str, own: Collection[str], taken: Mapping[str, bool]) -> dict[str, Any]:
+def needs(recipe: Mapping[str, Any], model: str, given: Collection[str], taken: Mapping[str, bool]) -> dict[str, Any]:
     """What a plan needs of the engine that serves it, to be checked where the engine is.
 
-    ``own`` are the arguments that the user gives, ``taken`` says by version whether the arguments of older ones were
+    ``given`` are the arguments that the user gives, ``taken`` says by version whether the arguments of older ones were
     taken.
     """
     below = [
         {"version": str(rule["version"]), "args": args, "taken": taken[str(rule["version"])]}
         for rule in recipe["args_below"]
-        if (args := {key: value for key, value in rule["args"].items() if key not in own})
+        if (args := {key: value for key, value in rule["args"].items() if key not in given})
     ]
     minimum = str(recipe["vllm"].get("minimum") or "")
     return {"recipe": recipe["name"], "model": model, "minimum": minimum, "below": below}

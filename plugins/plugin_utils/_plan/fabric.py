@@ -255,11 +255,11 @@ def _host_plan(
     ray_address: str,
     nccl: Mapping[str, str],
 ) -> HostPlan:
-    own = sorted(
+    ports_here = sorted(
         ports, key=lambda port: (port.netdev[-1], port.half) if topology in ring.CHAINS else ("", port.segment)
     )
     control_address, control_netdev = control
-    trusted = [port.netdev for port in own]
+    trusted = [port.netdev for port in ports_here]
     if control_netdev not in trusted:
         trusted.append(control_netdev)
     return {
@@ -283,11 +283,11 @@ def _host_plan(
                 "peer_netdev": port.peer_netdev,
                 "mtu": mtu,
             }
-            for port in own
+            for port in ports_here
         ],
         "trusted_netdevs": trusted,
         "env": _environment(
-            topology, control_address, control_netdev, [port.device for port in own], ray_address, nccl
+            topology, control_address, control_netdev, [port.device for port in ports_here], ray_address, nccl
         ),
     }
 
@@ -300,9 +300,9 @@ def _link_mtu(mtu: int | None, lan: bool, kind: str) -> int | None:
 
 def trusted_sources(plan: Mapping[str, HostPlan], host: str) -> dict[str, list[str]]:
     """For each NIC the firewall trusts: the peers' addresses it may trust there, in host order."""
-    own = plan[host]
-    own_segments = {link["netdev"]: link["subnet"] for link in own["links"]}
-    result: dict[str, list[str]] = {netdev: [] for netdev in own["trusted_netdevs"]}
+    entry = plan[host]
+    own_segments = {link["netdev"]: link["subnet"] for link in entry["links"]}
+    result: dict[str, list[str]] = {netdev: [] for netdev in entry["trusted_netdevs"]}
     by_subnet = {subnet: netdev for netdev, subnet in own_segments.items()}
     for name, other in plan.items():
         if name == host:
@@ -311,8 +311,8 @@ def trusted_sources(plan: Mapping[str, HostPlan], host: str) -> dict[str, list[s
             netdev = by_subnet.get(link["subnet"])
             if netdev is not None:
                 result[netdev].append(link["address"].partition("/")[0])
-        if own["control_netdev"] not in own_segments:
-            result[own["control_netdev"]].append(other["control_address"])
+        if entry["control_netdev"] not in own_segments:
+            result[entry["control_netdev"]].append(other["control_address"])
     return result
 
 
@@ -341,8 +341,8 @@ def _subnet(link: Mapping[str, t.Any]) -> str:
 
 def links_of(fabric: dict[str, t.Any], host: str) -> list[dict[str, t.Any]]:
     """One host's links with everybody who shares a subnet with them, out of the fabric plan of all hosts."""
-    own = [link for link in (fabric.get(host) or {}).get("links") or [] if link.get("address")]
-    peers: dict[str, list[dict[str, t.Any]]] = {_subnet(link): [] for link in own}
+    links = [link for link in (fabric.get(host) or {}).get("links") or [] if link.get("address")]
+    peers: dict[str, list[dict[str, t.Any]]] = {_subnet(link): [] for link in links}
     for other, plan in fabric.items():
         if other == host:
             continue
@@ -358,5 +358,5 @@ def links_of(fabric: dict[str, t.Any], host: str) -> list[dict[str, t.Any]]:
             "mtu": link.get("mtu") or 0,
             "peers": peers[_subnet(link)],
         }
-        for link in own
+        for link in links
     ]

@@ -106,27 +106,29 @@ def choose(
     ``alone`` plans a replica on the first host; ``widest_estimated`` is the widest TP whose speed can be planned.
     """
     found = [candidate(*split, planner, split[0] <= widest_estimated) for split in splits(world)]
-    possible = [one for one in found if not one.refused and (goal == "context" or one.one)]
+    possible = [choice for choice in found if not choice.refused and (goal == "context" or choice.one)]
     if not possible:
-        reasons = "; ".join(f"{one.name}: {_first(one.refused)}" for one in found if one.refused)
+        reasons = "; ".join(f"{choice.name}: {_first(choice.refused)}" for choice in found if choice.refused)
         raise RecipeError(
             f"{VARIABLE}={goal} cannot be met on {', '.join(hosts)}: no split can be planned ({reasons}). Name the "
             "split (vllm_serve_tensor_parallel_size, vllm_serve_pipeline_parallel_size) and leave the goal out, or "
             "serve what fits.",
             "split",
         )
-    order = sorted(possible, key=lambda one: one.score(goal), reverse=True)
+    order = sorted(possible, key=lambda choice: choice.score(goal), reverse=True)
     best = order[0]
-    others = [f"{one.name} would give {one.words()}" for one in order[1:]]
-    for one in found:
-        if one.refused:
-            others.append(f"{one.name} cannot be: {_first(one.refused)}")
-        elif one not in possible:
-            others.append(f"{one.name} is not compared: over TCP each token waits for the network twice a layer")
+    others = [f"{choice.name} would give {choice.words()}" for choice in order[1:]]
+    for choice in found:
+        if choice.refused:
+            others.append(f"{choice.name} cannot be: {_first(choice.refused)}")
+        elif choice not in possible:
+            others.append(f"{choice.name} is not compared: over TCP each token waits for the network twice a layer")
     if len(hosts) > 1:
         others += _replicas(hosts, alone, best, goal)
     why = f"{best.name}: {VARIABLE}={goal}: {best.words()}."
-    return GoalChoice(best.tensor, best.pipeline, why, others, [(one.tensor, one.pipeline) for one in order[1:]])
+    return GoalChoice(
+        best.tensor, best.pipeline, why, others, [(choice.tensor, choice.pipeline) for choice in order[1:]]
+    )
 
 
 def _first(reason: str) -> str:

@@ -22,16 +22,16 @@ _OF_MODEL: Mapping[str, Any] = {
 _COMMITS = ("revision", "code-revision", "tokenizer-revision")
 
 
-def with_dependents(data: Mapping[str, Any], own: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The recipe without what belongs to a model or an image that ``own`` replaces; what is to be said about it.
+def with_dependents(data: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The recipe without what belongs to a model or an image that ``given`` replaces; what is to be said about it.
 
     A folder, or a name in the model store, that ends like the recipe's model is that model at another place.
     """
     found: dict[str, Any] = dict(data)
     notes: list[str] = []
-    if own.get("image_archive") or own.get("image", data["image"]) != data["image"]:
+    if given.get("image_archive") or given.get("image", data["image"]) != data["image"]:
         found.update(image_digest="", vllm={**data["vllm"], "pinned": ""})
-    theirs, mine = str(data["model"]), str(own.get("model") or data["model"])
+    theirs, mine = str(data["model"]), str(given.get("model") or data["model"])
     if mine == theirs:
         return found, notes
     found["revision"] = ""
@@ -46,16 +46,16 @@ def with_dependents(data: Mapping[str, Any], own: Mapping[str, Any]) -> tuple[di
     return found, notes
 
 
-def own_options(data: Mapping[str, Any], own: Mapping[str, Any], image: str) -> bool:
+def own_options(data: Mapping[str, Any], given: Mapping[str, Any], image: str) -> bool:
     """Whether a container serves whose image neither vLLM's project nor NVIDIA made, so that it may know more words.
 
     An image that another tool builds has no name in any registry, and a recipe of that tool none here.
     """
-    if own.get("image_archive"):
+    if given.get("image_archive"):
         return True
-    if own.get("runtime", data["runtime"]) != "container":
+    if given.get("runtime", data["runtime"]) != "container":
         return False
-    name = str(image or own.get("image") or data["image"])
+    name = str(image or given.get("image") or data["image"])
     return engine_version.of_image(name) == engine_version.Known() if name else data["source"] == "sparkrun"
 
 
@@ -64,12 +64,12 @@ def _last(model: str) -> str:
 
 
 def without_partition(
-    environment: Mapping[str, Any], own: Mapping[str, Any], data: Mapping[str, Any], stages: int, layers: int | None
+    environment: Mapping[str, Any], given: Mapping[str, Any], data: Mapping[str, Any], stages: int, layers: int | None
 ) -> tuple[dict[str, Any], list[str]]:
     """The environment without a recipe's division of the layers that is none of the user's own split or model."""
-    another = str(own.get("model") or data["model"]) != data["model"]
-    replaced = another or own.get("tensor_parallel") or own.get("pipeline_parallel")
-    theirs = PARTITION in environment and PARTITION not in own.get("environment", {})
+    another = str(given.get("model") or data["model"]) != data["model"]
+    replaced = another or given.get("tensor_parallel") or given.get("pipeline_parallel")
+    theirs = PARTITION in environment and PARTITION not in given.get("environment", {})
     if not (replaced and theirs):
         return dict(environment), []
     if divides(environment[PARTITION], stages, layers) and not (another and layers is None):

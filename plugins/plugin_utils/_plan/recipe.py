@@ -187,34 +187,34 @@ def resolve(
 
     `overrides` holds the user's own variables, which win; the filter `recipe` lists them. `image` is what serves.
     """
-    own = {key: value for key, value in (overrides or {}).items() if value not in (None, "")}
-    data, replaced = _overrides.with_dependents(load(recipe, folder, base, len(hosts)), own)
+    given = {key: value for key, value in (overrides or {}).items() if value not in (None, "")}
+    data, replaced = _overrides.with_dependents(load(recipe, folder, base, len(hosts)), given)
     check_recipe_hosts(data, hosts, topology, kinds or {}, folder)
     known = engine_version.of_image(image)
     wanted = _engine_version(data, version, table, known)
-    args = _arguments(data, wanted or known.most, own)
-    notes = _memory_in_gib(data, args, own, memory_bytes, len(hosts))
-    acknowledged, length = list(own.get("acknowledged", [])), own.get("max_model_len", data["max_model_len"])
+    args = _arguments(data, wanted or known.most, given)
+    notes = _memory_in_gib(data, args, given, memory_bytes, len(hosts))
+    acknowledged, length = list(given.get("acknowledged", [])), given.get("max_model_len", data["max_model_len"])
     hf_overrides = vllm_args.fields(args, "hf-overrides")
     shape = _as_served(config or data["config"], hf_overrides)
     data["weights_bytes"] = weights_bytes or data["weights_bytes"]
-    theirs = _overrides.own_options(data, own, image)
-    parallel = parallel_of(data, own, args, hosts, gpus_per_host, topology, shape, length, theirs)
+    theirs = _overrides.own_options(data, given, image)
+    parallel = parallel_of(data, given, args, hosts, gpus_per_host, topology, shape, length, theirs)
     serves = sizing_options.of_engine(hosts, kinds, wanted or known.most)
-    environment, sizing, left_out = _sizing(data, own, args, parallel, shape, serves)
+    environment, sizing, left_out = _sizing(data, given, args, parallel, shape, serves)
     sizes = memory_of(data, shape, parallel, sizing, length, hosts, (memory_bytes, memory_available_bytes), require_fit)
     checked, warnings, checked_by = _check_arguments(data, args, environment, acknowledged, wanted, table, theirs)
-    named = model_names(data, own)
+    named = model_names(data, given)
     return {
         "name": data["name"],
         **named,
         "max_model_len": length_of(length),
         **{"vllm_version": wanted, "calls": calls_of(shape)},
-        "needs": _needs(data, own, named["model"], wanted or known.most),
+        "needs": _needs(data, given, named["model"], wanted or known.most),
         **{key: parallel[key] for key in ("tensor_parallel", "pipeline_parallel", "expert_parallel")},
-        "why": reason_of(data, own, len(hosts), topology, parallel),
+        "why": reason_of(data, given, len(hosts), topology, parallel),
         "args": checked,
-        "environment": {**environment, **_nulls(own.get("environment", {}))},
+        "environment": {**environment, **_nulls(given.get("environment", {}))},
         "acknowledged": acknowledged,
         "answers": bool(data["answers"]) and checked.get("runner") != "pooling",
         "memory": sizes,
@@ -276,39 +276,39 @@ def parallel_of(data: Mapping[str, Any], *asked: Any) -> dict[str, Any]:
 
 def _sizing(
     data: Mapping[str, Any],
-    own: Mapping[str, Any],
+    given: Mapping[str, Any],
     args: Mapping[str, Any],
     parallel: Mapping[str, Any],
     shape: Mapping[str, Any] | None,
     serves: Mapping[str, str],
 ) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     """(environment as it is served, what of it and of the arguments decides sizes, what was left out)"""
-    environment = merged(data["environment"], own.get("environment", {}))
+    environment = merged(data["environment"], given.get("environment", {}))
     stages, padded = parallel["pipeline_parallel"], {"padded_heads": True} if parallel["padded"] else {}
     try:
         layers = None if shape is None else read_shape(shape).num_layers
-        kept, left_out = _overrides.without_partition(environment, own, data, stages, layers)
+        kept, left_out = _overrides.without_partition(environment, given, data, stages, layers)
         _overrides.check_partition(kept, stages, layers)
         options = sizing_options.of_arguments(args, kept)
-        return kept, {**options, **serves, **_drafter(data, own, args), **padded}, left_out
+        return kept, {**options, **serves, **_drafter(data, given, args), **padded}, left_out
     except SizingError as error:
         raise _planned(data, error) from error
 
 
-def _drafter(data: Mapping[str, Any], own: Mapping[str, Any], args: Mapping[str, Any]) -> dict[str, Any]:
+def _drafter(data: Mapping[str, Any], given: Mapping[str, Any], args: Mapping[str, Any]) -> dict[str, Any]:
     """What is known of the model that drafts: the user's word, else the recipe's of the drafter that it names."""
     if not args.get("speculative-config"):
         return {}
     theirs = args["speculative-config"] == {
         vllm_args.option_name(name): value for name, value in data["args"].items()
     }.get("speculative-config")
-    source = own if own.get("draft_config") or not theirs else data
+    source = given if given.get("draft_config") or not theirs else data
     return {name: source[name] for name in ("draft_config", "draft_weights_bytes") if source.get(name)}
 
 
 def _plan_parallel(
     data: Mapping[str, Any],
-    own: Mapping[str, Any],
+    given: Mapping[str, Any],
     args: dict[str, Any],
     hosts: Sequence[str],
     gpus_per_host: int | Sequence[int] | Mapping[str, int],
@@ -318,18 +318,18 @@ def _plan_parallel(
     theirs: bool,
 ) -> dict[str, Any]:
     """The split, checked; puts `enable-expert-parallel` into `args` where the split needs it."""
-    split = _split(data, own, len(hosts), topology)
+    split = _split(data, given, len(hosts), topology)
     parallel = _parallel.plan_parallel(
         list(hosts),
         gpus_per_host,
         topology,
         shape,
         max_model_len=length,
-        expert_parallel=own.get("expert_parallel", args.get("enable-expert-parallel", split.get("expert_parallel"))),
+        expert_parallel=given.get("expert_parallel", args.get("enable-expert-parallel", split.get("expert_parallel"))),
         tensor_parallel=split.get("tensor_parallel"),
         pipeline_parallel=split.get("pipeline_parallel"),
-        replicas=own.get("replicas", 1),
-        padded=theirs and _parallel.PADDED_HEADS in own.get("acknowledged", ()),
+        replicas=given.get("replicas", 1),
+        padded=theirs and _parallel.PADDED_HEADS in given.get("acknowledged", ()),
     )
     if str(args.get("data-parallel-size", 1)) != "1":
         raise SizingError(
@@ -350,38 +350,38 @@ def _check_fit(data: Mapping[str, Any], sizes: Mapping[str, Any]) -> None:
 
 
 def reason_of(
-    data: Mapping[str, Any], own: Mapping[str, Any], hosts: int, topology: str, parallel: Mapping[str, Any]
+    data: Mapping[str, Any], given: Mapping[str, Any], hosts: int, topology: str, parallel: Mapping[str, Any]
 ) -> str:
     """Why the model is split this way: the recipe's own words, unless the user split it otherwise."""
-    why = str(_split(data, own, hosts, topology).get("why", "")).strip()
-    if own.get("tensor_parallel") or own.get("pipeline_parallel") or not why:
+    why = str(_split(data, given, hosts, topology).get("why", "")).strip()
+    if given.get("tensor_parallel") or given.get("pipeline_parallel") or not why:
         why = str(parallel["why"])
     if why.startswith("TP="):
         return why
     return f"TP={parallel['tensor_parallel']} PP={parallel['pipeline_parallel']}: {why}"
 
 
-def model_names(data: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+def model_names(data: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """What is served by what: the user's choice, else the recipe's."""
-    model = str(own.get("model", data["model"]))
-    served = own.get("served_model_name", data["served_model_name"]) or model.rstrip("/").rsplit("/", 1)[-1]
-    named = {"model": model, "revision": str(own.get("revision", data["revision"])), "served_model_name": served}
-    check_names(data, named, own)
+    model = str(given.get("model", data["model"]))
+    served = given.get("served_model_name", data["served_model_name"]) or model.rstrip("/").rsplit("/", 1)[-1]
+    named = {"model": model, "revision": str(given.get("revision", data["revision"])), "served_model_name": served}
+    check_names(data, named, given)
     return {
         **named,
-        "runtime": own.get("runtime", data["runtime"]),
-        "image": own.get("image", data["image"]),
+        "runtime": given.get("runtime", data["runtime"]),
+        "image": given.get("image", data["image"]),
         "image_digest": data["image_digest"],
     }
 
 
-def _split(data: Mapping[str, Any], own: Mapping[str, Any], hosts: int, topology: str) -> dict[str, Any]:
+def _split(data: Mapping[str, Any], given: Mapping[str, Any], hosts: int, topology: str) -> dict[str, Any]:
     """The user's split replaces the recipe's as a whole: half of each would be neither.
 
     A table of splits is written for RoCE; over TCP, and for a number of hosts that it lacks, the planner splits.
     """
-    if own.get("tensor_parallel") or own.get("pipeline_parallel"):
-        return {key: own.get(key) for key in ("tensor_parallel", "pipeline_parallel")}
+    if given.get("tensor_parallel") or given.get("pipeline_parallel"):
+        return {key: given.get(key) for key in ("tensor_parallel", "pipeline_parallel")}
     if data["split"]:
         return dict(data["split"])
     row = dict(data["splits"].get(hosts) or {})
@@ -394,14 +394,14 @@ def _split(data: Mapping[str, Any], own: Mapping[str, Any], hosts: int, topology
 
 def _command(model: Mapping[str, Any], parallel: Mapping[str, Any], length: Any, args: Mapping[str, Any]) -> list[str]:
     """The `vllm serve` command that this stands for."""
-    own: dict[str, Any] = {
+    planned: dict[str, Any] = {
         "served-model-name": model["served_model_name"],
         "tensor-parallel-size": parallel["tensor_parallel"],
         "pipeline-parallel-size": parallel["pipeline_parallel"],
     }
     if length is not None:
-        own["max-model-len"] = length
-    return vllm_args.command(model["model"], {**own, **args})
+        planned["max-model-len"] = length
+    return vllm_args.command(model["model"], {**planned, **args})
 
 
 def check_engine(data: Mapping[str, Any], engine: EngineOnHost) -> None:
@@ -495,7 +495,7 @@ def _is_below(rule: Mapping[str, Any], version: str) -> bool:
     return bool(version) and vllm_args.vllm_release(version) < vllm_args.vllm_release(str(rule["version"]))
 
 
-def _arguments(data: Mapping[str, Any], version: str, own: Mapping[str, Any]) -> dict[str, Any]:
+def _arguments(data: Mapping[str, Any], version: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """The recipe's arguments, those of old versions, and the user's, which win; null takes an argument away."""
     args = {vllm_args.option_name(key): value for key, value in data["args"].items()}
     for rule in data["args_below"]:
@@ -503,10 +503,10 @@ def _arguments(data: Mapping[str, Any], version: str, own: Mapping[str, Any]) ->
             args.update({vllm_args.option_name(key): value for key, value in rule["args"].items()})
     try:
         vllm_config.render_args(args, f"recipe {data['name']}: args")
-        vllm_config.render_args(own.get("args", {}))
+        vllm_config.render_args(given.get("args", {}))
     except vllm_config.ServeConfigError as error:
         raise RecipeError(str(error), "arguments") from error
-    for key, value in own.get("args", {}).items():
+    for key, value in given.get("args", {}).items():
         name = vllm_args.option_name(key)
         opposite = name[3:] if name.startswith("no-") else f"no-{name}"
         args.pop(opposite, None)

@@ -235,7 +235,7 @@ def host_counts(recipe: Mapping[str, Any], called: str = "") -> list[int]:
     return list(numbers)
 
 
-def check_names(data: Mapping[str, Any], model: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+def check_names(data: Mapping[str, Any], model: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Each of these becomes a word of vLLM's command, and one with a dash before it an option."""
     for field in ("model", "revision", "served_model_name"):
         words = model[field] if isinstance(model[field], list) else [model[field]]
@@ -253,7 +253,7 @@ def check_names(data: Mapping[str, Any], model: Mapping[str, Any], own: Mapping[
                 )
             if word and field in _FORMS and not _FORMS[field][0].fullmatch(str(word)):
                 raise RecipeError(f"recipe {data['name']}: {field}={word!r} {_FORMS[field][1]}")
-    if "model" not in own:
+    if "model" not in given:
         _check_place(data)
     served = registry.ENGINES.get(str(data.get("engine") or registry.DEFAULT.name), registry.DEFAULT)
     if found := model_source.problem(str(model["model"]), bool(served.ending)):

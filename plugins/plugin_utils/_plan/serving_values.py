@@ -156,29 +156,29 @@ class ServingValues:
     former: list[str] = field(default_factory=list)
 
 
-def host_plan(own: Serving, beside: Sequence[Serving] = ()) -> dict[str, Any]:
+def host_plan(host_group: Serving, beside: Sequence[Serving] = ()) -> dict[str, Any]:
     """What the role's tasks read: ``groups``, the values of those beside the host's own one and of that one, by name
     their ``environments``, which no result shows, and what is checked before and kept after.
 
     Raises FrontPlanError or ServeConfigError, which name the variable.
     """
     return {
-        "groups": [*(asdict(serving_values(one)) for one in beside), asdict(serving_values(own, beside))],
+        "groups": [*(asdict(serving_values(group)) for group in beside), asdict(serving_values(host_group, beside))],
         "environments": {
-            one.places.name: registry.planned_engine(one.engine_name).environment(one)
-            for one in (own, *beside)
-            if one.has_engine
+            group.places.name: registry.planned_engine(group.engine_name).environment(group)
+            for group in (host_group, *beside)
+            if group.has_engine
         },
-        "model_path": own.model_path,
-        "model_elsewhere": own.model_elsewhere and own.has_model,
-        "options": registry.planned_engine(own.engine_name).option_arguments(own),
-        "trial": registry.planned_engine(own.engine_name).trial(own),
-        "sizing": vllm_serve.sizing(own),
-        "beside": [one.places.name for one in beside],
-        "beside_options": [registry.planned_engine(one.engine_name).option_arguments(one) for one in beside],
-        "model_links": [link for one in (own, *beside) for link in one.model_links],
-        "engine_venv": own.settings.engine_venv_path,
-        "ray": own.by_ray,
+        "model_path": host_group.model_path,
+        "model_elsewhere": host_group.model_elsewhere and host_group.has_model,
+        "options": registry.planned_engine(host_group.engine_name).option_arguments(host_group),
+        "trial": registry.planned_engine(host_group.engine_name).trial(host_group),
+        "sizing": vllm_serve.sizing(host_group),
+        "beside": [group.places.name for group in beside],
+        "beside_options": [registry.planned_engine(group.engine_name).option_arguments(group) for group in beside],
+        "model_links": [link for group in (host_group, *beside) for link in group.model_links],
+        "engine_venv": host_group.settings.engine_venv_path,
+        "ray": host_group.by_ray,
     }
 
 
@@ -189,13 +189,13 @@ def unplanned(beside: Iterable[str]) -> list[dict[str, Any]]:
 
 def serving_values(serving: Serving, beside: Sequence[Serving] = ()) -> ServingValues:
     """``beside`` are the groups beside the host's own one, and nothing for one of them."""
-    given, found, own = serving.settings, serving.door, not serving.places.name
+    given, found, of_host = serving.settings, serving.door, not serving.places.name
     # what needs an engine is nothing to a host without one
     engine = _engine_values(serving) if serving.has_engine else {}
-    has_front = own and serving.is_head
+    has_front = of_host and serving.is_head
     return ServingValues(
         name=serving.places.name,
-        own=own,
+        own=of_host,
         head=serving.is_head,
         front=has_front,
         engine=serving.has_engine,
@@ -212,7 +212,7 @@ def serving_values(serving: Serving, beside: Sequence[Serving] = ()) -> ServingV
         limits_tokens=has_front and bool(serving.token_limits),
         tls=serving.tls,
         proxy=asdict(_front_values(serving, beside)) if has_front else {},
-        virtual=_virtual_values(serving) if own else None,
+        virtual=_virtual_values(serving) if of_host else None,
         keepalived=(serving.node.get("binaries") or {}).get("keepalived") or "/usr/sbin/keepalived",
         power=_power(serving) if has_front else {},
         models=given.model_store_root,
@@ -222,7 +222,7 @@ def serving_values(serving: Serving, beside: Sequence[Serving] = ()) -> ServingV
         head_address=serving.cluster["head_address"],
         group_port=given.vllm_serve_group_port,
         on_demand_groups=on_demand.groups(beside),
-        former=_former(serving, beside) if own else [],
+        former=_former(serving, beside) if of_host else [],
         **engine,
     )
 
@@ -343,27 +343,27 @@ def _door_values(found: door.Door) -> dict[str, Any]:
     return {**asdict(found), "routes": routes}
 
 
-def _neighbour(one: Serving, keys: Sequence[front.NamedKey], beside: Sequence[Serving]) -> dict[str, Any]:
-    turn = on_demand.turn(one, beside)
+def _neighbour(group: Serving, keys: Sequence[front.NamedKey], beside: Sequence[Serving]) -> dict[str, Any]:
+    turn = on_demand.turn(group, beside)
     return {
-        "name": one.places.name,
-        "engine": _upstream(one),
-        "port": one.settings.vllm_serve_door_port,
-        "refused_keys": door.refused_keys(keys, one.names),
+        "name": group.places.name,
+        "engine": _upstream(group),
+        "port": group.settings.vllm_serve_door_port,
+        "refused_keys": door.refused_keys(keys, group.names),
         "turn": asdict(turn) if turn else None,
     }
 
 
 def _virtual_values(serving: Serving) -> dict[str, Any] | None:
     virtual = serving.virtual
-    own = virtual.of(serving.host) if virtual else None
-    if virtual is None or own is None:
+    holder = virtual.of(serving.host) if virtual else None
+    if virtual is None or holder is None:
         return None
     return {
         "address": virtual.address,
         "router_id": virtual.router_id,
-        "interface": own.interface,
-        "source": own.address,
+        "interface": holder.interface,
+        "source": holder.address,
         "peers": virtual.peers(serving.host),
-        "priority": virtual.priority(own),
+        "priority": virtual.priority(holder),
     }

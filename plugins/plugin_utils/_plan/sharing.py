@@ -27,17 +27,17 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sizing_opt
 Nodes = Mapping[str, Mapping[str, Any]]
 
 
-def refused(own: Mapping[str, Any], names: Sequence[str], variables: Mapping[str, Any]) -> list[Finding]:
+def refused(head_group: Mapping[str, Any], names: Sequence[str], variables: Mapping[str, Any]) -> list[Finding]:
     """Why no other group can be beside this one on its head, whatever the memory."""
-    host, found = str(own["head"]), []
-    if own["gpus"][host] != 1:
-        what = f"it has {own['gpus'][host]} GPUs, and {', '.join(names)} beside {own['group']} needs a host with one"
+    host, found = str(head_group["head"]), []
+    if head_group["gpus"][host] != 1:
+        what = f"it has {head_group['gpus'][host]} GPUs, and {', '.join(names)} beside {head_group['group']} needs a host with one"
         found.append(Finding("beside", what, "give the group a host of its own", host))
-    if (engine := own["serving"].get("engine") or registry.DEFAULT.name) != registry.DEFAULT.name:
+    if (engine := head_group["serving"].get("engine") or registry.DEFAULT.name) != registry.DEFAULT.name:
         what = f"it serves with {engine}, whose memory is not planned beside {', '.join(names)}"
         found.append(Finding("beside", what, "give the group a host of its own", host, where=registry.VARIABLE))
     if int(variables.get("vllm_serve_degraded_after") or 0) > 0:
-        what = f"the smaller recipe of group {own['group']} is not planned beside {', '.join(names)}"
+        what = f"the smaller recipe of group {head_group['group']} is not planned beside {', '.join(names)}"
         fix = "set vllm_serve_degraded_after to 0, or give the group a host of its own"
         found.append(Finding("beside", what, fix, host, where="vllm_serve_degraded_after"))
     return found
@@ -46,13 +46,13 @@ def refused(own: Mapping[str, Any], names: Sequence[str], variables: Mapping[str
 def plan_beside(
     cluster: dict[str, Any],
     given: Mapping[str, Any],
-    own: Mapping[str, Any],
+    head_group: Mapping[str, Any],
     variables: Mapping[str, Any],
     nodes: Nodes,
     ask: Ask | None = None,
     others: Sequence[beside.Share] = (),
 ) -> beside.Share:
-    """Put into the plan of a group what it serves beside the group ``own``, and say what it takes of the memory.
+    """Put into the plan of a group what it serves beside the group ``head_group``, and say what it takes of the memory.
 
     ``variables`` are those of the host. One on demand takes what ``others`` leave, as the own group does that it takes
     turns with.  Raises ServingError, which names the group.
@@ -61,13 +61,13 @@ def plan_beside(
     memory = int(nodes[host]["mem_total_bytes"])
     # the engine is that of the host
     engine = {
-        "engine_runtime": own["runtime"],
-        "engine_vllm_version": variables.get("engine_vllm_version") or own["serving"].get("vllm_version"),
+        "engine_runtime": head_group["runtime"],
+        "engine_vllm_version": variables.get("engine_vllm_version") or head_group["serving"].get("vllm_version"),
     }
     wanted = beside.variables_of({**given, **engine}, variables)
     # what is free is compared with all groups together
     here = {host: {**nodes[host], "mem_available_bytes": 0}}
-    _same_engine(name, host, wanted, own)
+    _same_engine(name, host, wanted, head_group)
     try:
         usual = beside.left_for_own(others, memory, USUAL_UTILIZATION)
         alone = plan_whole(beside.with_args(wanted, {beside.UTILIZATION: max(usual, 0.001)}), cluster, here, ask)
@@ -96,20 +96,20 @@ def plan_beside(
         serving=serving,
         tensor_parallel=1,
         pipeline_parallel=1,
-        runtime=own["runtime"],
-        image=own.get("image", ""),
+        runtime=head_group["runtime"],
+        image=head_group.get("image", ""),
         executor=serving["executor"],
         given=dict(given),
     )
     return share
 
 
-def _same_engine(name: str, host: str, wanted: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+def _same_engine(name: str, host: str, wanted: Mapping[str, Any], head_group: Mapping[str, Any]) -> None:
     """Raises ServingError for a group beside another that wants another engine."""
     if wanted.get(registry.VARIABLE) not in (None, "", registry.DEFAULT.name):
         raise ServingError(
             f"serving_beside: group {name} on {host}: {registry.VARIABLE}={wanted[registry.VARIABLE]}: the engine of a "
-            f"host is one, and {own['group']} has another; leave it out, or give the group a host of its own"
+            f"host is one, and {head_group['group']} has another; leave it out, or give the group a host of its own"
         )
 
 
@@ -137,9 +137,9 @@ def plan_own(
     host, serving = str(cluster["head"]), dict(cluster["serving"])
     memory = int(nodes[host]["mem_total_bytes"])
     alone = float(serving["args"].get(beside.UTILIZATION, DEFAULT_UTILIZATION))
-    own = beside.share_of(str(cluster["group"]), serving["memory"], memory, alone)
+    share_here = beside.share_of(str(cluster["group"]), serving["memory"], memory, alone)
     pinned = beside.PINNED in serving["args"]
-    share = beside.fraction(own.total, memory) if pinned else beside.left_for_own(others, memory, alone)
+    share = beside.fraction(share_here.total, memory) if pinned else beside.left_for_own(others, memory, alone)
     if beside.UTILIZATION not in beside.given_args(variables) and (pinned or share < alone):
         taken = sum(other.total for other in others)
         here = {**nodes, host: _without(nodes[host], taken)}
@@ -152,8 +152,8 @@ def plan_own(
                 f"{error} It shares {host} with {', '.join(map(str, others))}: lower {beside.PINNED} or "
                 "vllm_serve_max_model_len there, or give that group a host of its own."
             ) from error
-        own = beside.share_of(str(cluster["group"]), serving["memory"], memory, share)
-    shares = [own, *others]
+        share_here = beside.share_of(str(cluster["group"]), serving["memory"], memory, share)
+    shares = [share_here, *others]
     available = (available_bytes([host], nodes) or {}).get(host)
     return serving, beside.too_much(host, memory, available, shares), beside.told(host, memory, shares)
 
@@ -187,7 +187,7 @@ class Together:
 
 
 def plan_together(
-    own: Mapping[str, Any],
+    head_group: Mapping[str, Any],
     others: Sequence[Beside],
     variables: Mapping[str, Any],
     hostvars: Mapping[str, Mapping[str, Any]],
@@ -197,22 +197,22 @@ def plan_together(
 ) -> Together:
     """The plan of a serving group and of those beside it on its head, which share the memory there.
 
-    ``own`` has the plan that it would have alone, ``variables`` are those of the host.  Raises ServingError.
+    ``head_group`` has the plan that it would have alone, ``variables`` are those of the host.  Raises ServingError.
     """
-    host = str(own["head"])
-    if problems := refused(own, [one.name for one in others], variables):
+    host = str(head_group["head"])
+    if problems := refused(head_group, [group.name for group in others], variables):
         return Together(problems=problems)
     shares: list[beside.Share] = []
     planned, memory = {}, int(nodes[host]["mem_total_bytes"])
-    turns = [one for one in others if one.settings.get("on_demand")]
-    for one in others:
-        planned[one.name] = cluster_beside(one.name, host, hostvars, nodes, fabric)
-        if one not in turns:
-            shares.append(plan_beside(planned[one.name], one.settings, own, variables, nodes, ask))
-    serving, problems, line = plan_own(own, shares, variables, nodes, ask)
-    for one in turns:
-        share = plan_beside(planned[one.name], one.settings, own, variables, nodes, ask, shares)
+    turns = [group for group in others if group.settings.get("on_demand")]
+    for group in others:
+        planned[group.name] = cluster_beside(group.name, host, hostvars, nodes, fabric)
+        if group not in turns:
+            shares.append(plan_beside(planned[group.name], group.settings, head_group, variables, nodes, ask))
+    serving, problems, line = plan_own(head_group, shares, variables, nodes, ask)
+    for group in turns:
+        share = plan_beside(planned[group.name], group.settings, head_group, variables, nodes, ask, shares)
         # what is available now is what the own group leaves or has: either of the two counts, not both
         problems += beside.too_much(host, memory, None, [share, *shares])
-        line += f"; on demand instead of {own['group']}: {share}"
+        line += f"; on demand instead of {head_group['group']}: {share}"
     return Together(with_models(serving, [other["serving"] for other in planned.values()]), planned, line, problems)

@@ -71,13 +71,15 @@ def _closed(
         )
     trusted = set(variables.get("firewall_interfaces") or ())
     nics = interfaces_of(node)
-    own = {item["address"].partition("/")[0]: name for name, nic in nics.items() for item in nic.get("addresses", ())}
+    by_address = {
+        item["address"].partition("/")[0]: name for name, nic in nics.items() for item in nic.get("addresses", ())
+    }
     found: dict[int, str] = {}
     if (node.get("management") or {}).get("netdev") not in trusted:
         for listener in listeners:
             address, port, program = listener["address"], int(listener["port"]), listener["program"]
             local = address.removeprefix("::ffff:").startswith("127.") or address == "::1"
-            if local or port in kept or port == _LLMNR or program in _FORWARDED or own.get(address) in trusted:
+            if local or port in kept or port == _LLMNR or program in _FORWARDED or by_address.get(address) in trusted:
                 continue
             found.setdefault(port, program)
     bridges = sorted(

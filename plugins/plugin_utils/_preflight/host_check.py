@@ -152,8 +152,8 @@ def machine_problems(nodes: Mapping[str, Node]) -> list[Finding]:
             frozenset(link.get("mac") for link in nodes[host].get("interfaces") or () if link["name"] != "lo")
             for host in hosts
         }
-        one = len(nics) == 1 and any(any(macs) for macs in nics)
-        if one:
+        same_machine = len(nics) == 1 and any(any(macs) for macs in nics)
+        if same_machine:
             what, fix = "these names lead to one machine", "correct ansible_host, or remove all names but one"
         else:
             what = (
@@ -164,7 +164,7 @@ def machine_problems(nodes: Mapping[str, Node]) -> list[Finding]:
                 "on all but one: sudo rm /etc/machine-id /var/lib/dbus/machine-id, sudo systemd-machine-id-setup, and "
                 "a reboot"
             )
-        problems.append(Finding("machine", what, fix, ", ".join(hosts), severity=ERROR if one else WARNING))
+        problems.append(Finding("machine", what, fix, ", ".join(hosts), severity=ERROR if same_machine else WARNING))
     return problems
 
 

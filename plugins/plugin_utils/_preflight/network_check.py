@@ -38,12 +38,12 @@ def overlap_problems(
     host: str, entry: t.Any, node: Node, probe: Mapping[str, t.Any], subnets: Mapping[IPNetwork, str]
 ) -> list[Finding]:
     """Interfaces, routes and gateways of this host that the planned subnets would collide with."""
-    own = set((probe.get("netplan") or {}).get("own", ())) | {link["netdev"] for link in entry["links"]}
+    fabric_nics = set((probe.get("netplan") or {}).get("own", ())) | {link["netdev"] for link in entry["links"]}
     fix = "choose a fabric_cidr that no network of any host uses, or remove it"
     problems = []
     blamed: set[str] = set()
     for name, interface in interfaces_of(node).items():
-        if name in own:  # a foreign address on a fabric NIC is a finding of its own
+        if name in fabric_nics:  # a foreign address on a fabric NIC is a finding of its own
             continue
         for item in interface.get("addresses", ()):
             network = ipv4_network_of(item["address"])
@@ -63,7 +63,7 @@ def overlap_problems(
         words = f"route {route['dst']}" + (f" via {route['gateway']}" if route["gateway"] else "")
         words += f" dev {route['dev']}" if route["dev"] else ""
         gateway = ipv4_network_of(route["gateway"])
-        if route["dev"] in own and route["protocol"] == "kernel":
+        if route["dev"] in fabric_nics and route["protocol"] == "kernel":
             continue
         if route["dev"] in blamed and route["protocol"] == "kernel":
             continue  # follows from the address already named

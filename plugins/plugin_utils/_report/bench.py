@@ -128,20 +128,20 @@ def rows(
 ) -> list[dict[str, Any]]:
     """One for each prompt length and number of streams."""
     found = []
-    for one in report["benchmarks"]:
-        key = (int(one["prompt_size"]), int(one["response_size"]), int(one["concurrency"]))
-        each = _mean(one, "tg_req_throughput")
+    for row in report["benchmarks"]:
+        key = (int(row["prompt_size"]), int(row["response_size"]), int(row["concurrency"]))
+        each = _mean(row, "tg_req_throughput")
         power = energy(by_host, spans.get(key, []))
         found.append(
             {
                 "prompt": key[0],
                 "answer": key[1],
                 "streams": key[2],
-                "runs": len((one.get("tg_throughput") or {}).get("values") or []),
-                "prefill": _mean(one, "pp_throughput"),
-                "throughput": _mean(one, "tg_throughput"),
-                "spread": round(float((one.get("tg_throughput") or {}).get("std") or 0.0), 3),
-                "ttft_ms": _mean(one, "e2e_ttft"),
+                "runs": len((row.get("tg_throughput") or {}).get("values") or []),
+                "prefill": _mean(row, "pp_throughput"),
+                "throughput": _mean(row, "tg_throughput"),
+                "spread": round(float((row.get("tg_throughput") or {}).get("std") or 0.0), 3),
+                "ttft_ms": _mean(row, "e2e_ttft"),
                 "tpot_ms": round(1000 / each, 3) if each else None,
                 "watts": power[0] if power else None,
                 "joules_per_token": power[1] if power else None,

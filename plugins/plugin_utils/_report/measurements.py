@@ -13,7 +13,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import l
 
 def _path(link: Mapping[str, Any], other: Mapping[str, Any], rdma: Mapping[str, Any]) -> dict[str, Any]:
     mtus = [int(mtu) for mtu in (link.get("mtu"), other.get("mtu")) if mtu]
-    own, theirs = rdma.get("own", {}), rdma.get("peer", {})
+    here, theirs = rdma.get("own", {}), rdma.get("peer", {})
     return {
         "netdev": link["netdev"],
         "source": link["address"].partition("/")[0],
@@ -22,9 +22,9 @@ def _path(link: Mapping[str, Any], other: Mapping[str, Any], rdma: Mapping[str, 
         "wanted_mtu": min(mtus) if mtus else 1500,
         "peer_netdev": other["netdev"],
         "half": link["half"],
-        "device": own.get("device") or link.get("device", ""),
+        "device": here.get("device") or link.get("device", ""),
         "peer_device": theirs.get("device") or other.get("device", ""),
-        "gid_index": own.get("gid_index"),
+        "gid_index": here.get("gid_index"),
         "peer_gid_index": theirs.get("gid_index"),
     }
 

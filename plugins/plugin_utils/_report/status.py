@@ -443,26 +443,26 @@ def document(
     by_host: dict[str, Any] = {}
     problems = [Finding("plan", plan_error, "correct the inventory", "inventory")] if plan_error else []
     for host in hosts:
-        by_host[host], own = host_status(
+        by_host[host], told_here = host_status(
             host, hostvars[host], outcomes.get(host, {}), facts_by_host.get(host), fabric.get(host, {}), host in heads
         )
         if host in lost:
             by_host[host]["control_address"] = ""
-            own.append(replace(lost[host], host=host))
-        problems += own
+            told_here.append(replace(lost[host], host=host))
+        problems += told_here
     problems += _gpu_problems(facts_by_host) + _rate_problems(fabric, by_host)
     served: dict[str, dict[str, Any]] = {}
     for part in parts:
         if part.hosts:
             facts, port = facts_by_host.get(part.hosts[0]), _api_port(hostvars[part.hosts[0]])
-            served[part.name], own = _served(part.hosts[0], facts, port)
+            served[part.name], told_here = _served(part.hosts[0], facts, port)
             served[part.name]["hosts"] = part.hosts
-            problems += own
-            for name, one in _beside(part.hosts[0], facts, port).items():
-                served[name], own = one
-                problems += own
-    virtual, own = virtual_status(hostvars[head], heads, facts_by_host)
-    problems += own
+            problems += told_here
+            for name, group in _beside(part.hosts[0], facts, port).items():
+                served[name], told_here = group
+                problems += told_here
+    virtual, told_here = virtual_status(hostvars[head], heads, facts_by_host)
+    problems += told_here
     ray, serving = served[parts[0].name]["ray"], served[parts[0].name]["serving"]
     differences = differing(by_host)
     for name, versions in differences.items():
@@ -474,7 +474,7 @@ def document(
     return {
         "version": VERSION,
         "taken": datetime.datetime.fromtimestamp(taken, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "ok": not problems and all(one["serving"]["state"] in ("serving", "asleep") for one in served.values()),
+        "ok": not problems and all(group["serving"]["state"] in ("serving", "asleep") for group in served.values()),
         "cluster": shown,
         "hosts": by_host,
         "ray": ray,

@@ -116,14 +116,14 @@ def planned_drawing(topology: str, head: str, fabric: Mapping[str, Mapping[str, 
     return {
         **{name: round(made[name]) for name in ("width", "height", "box_width", "box_height")},
         "told": made["told"],
-        "middle": [round(one) for one in made["middle"]] if made["middle_name"] else None,
+        "middle": [round(number) for number in made["middle"]] if made["middle_name"] else None,
         "middle_name": made["middle_name"],
         "boxes": [
             {"host": box.host, "x": round(box.x), "y": round(box.y), "words": box.words} for box in made["boxes"]
         ],
         "cables": [
             {
-                "line": [round(one) for one in (cable.x1, cable.y1, cable.x2, cable.y2)],
+                "line": [round(number) for number in (cable.x1, cable.y1, cable.x2, cable.y2)],
                 "ends": [list(end) for end in cable.ends],
                 "label": [round(cable.label.x), round(cable.label.y), cable.label.anchor],
             }

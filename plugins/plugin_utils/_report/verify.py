@@ -56,7 +56,7 @@ class VerifyError(ValueError):
 BY_SPEED = ("rdma_both_gbits", "busbw_nccl_gbytes", "busbw_nccl_ring_gbytes")
 
 
-def thresholds(kinds: Sequence[str], own: Any = None, speed: int = fabric_speed.FULL) -> dict[str, float]:
+def thresholds(kinds: Sequence[str], given: Any = None, speed: int = fabric_speed.FULL) -> dict[str, float]:
     """The weakest default of the given kinds at this speed of links in Gb/s, under the user's own values.
 
     One half of a cage reaches about 98 Gb/s on a link of 100 as well; both together share it.
@@ -68,11 +68,11 @@ def thresholds(kinds: Sequence[str], own: Any = None, speed: int = fabric_speed.
         merged[name] = max(values) if name in ("latency_us", "ttft_seconds") else min(values)
     for name in BY_SPEED:
         merged[name] *= speed / fabric_speed.FULL
-    if own in (None, ""):
+    if given in (None, ""):
         return merged
-    if not isinstance(own, Mapping):
-        raise VerifyError(f"verify_thresholds: {own!r} is not a dictionary of names and numbers")
-    for name, value in own.items():
+    if not isinstance(given, Mapping):
+        raise VerifyError(f"verify_thresholds: {given!r} is not a dictionary of names and numbers")
+    for name, value in given.items():
         if name not in known:
             raise VerifyError(f"verify_thresholds: {name} is not known; possible: {', '.join(sorted(known))}")
         try:
@@ -158,7 +158,7 @@ def link_lines(
     tests: Sequence[Mapping[str, Any]],
     results: Mapping[str, Mapping[str, Any]],
     cluster: Mapping[str, Any],
-    own: Mapping[str, Any],
+    given: Mapping[str, Any],
     speeds: Mapping[str, Mapping[str, float | None]],
     fabric: Mapping[str, Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
@@ -184,10 +184,10 @@ def link_lines(
             lines.append(line("bandwidth", where, FAIL, note=found["error"], fix=fix))
             continue
         slowest = min(fabric_speed.of(fabric.get(host)) for host in (test["host"], test["peer"]))
-        limits = thresholds([kinds.get(test["host"], "spark"), kinds.get(test["peer"], "spark")], own, slowest)
+        limits = thresholds([kinds.get(test["host"], "spark"), kinds.get(test["peer"], "spark")], given, slowest)
         ends = [speeds.get(test["host"], {}).get(p["netdev"]) for p in test["paths"]]
         ends += [speeds.get(test["peer"], {}).get(p["peer_netdev"]) for p in test["paths"]]
-        least = link_least(how, both, limits, ends, lan, own)
+        least = link_least(how, both, limits, ends, lan, given)
         note = "ib_write_bw" if how == "rdma" else "TCP streams"
         if how == "tcp" and test["how"] == "rdma":
             # TCP over these ports says nothing about RDMA, on which the plan rests
@@ -395,11 +395,11 @@ def serving_lines(
     runs = found["streams"]
     if found.get("error"):
         lines.append(line("throughput", where, FAIL, note=found["error"], fix="journalctl -u sparkthor-vllm"))
-    one = runs.get("1")
-    if one:
+    single = runs.get("1")
+    if single:
         fix = "is another client busy? long queues and cold caches show here first"
-        lines.append(at_most("TTFT", "1 stream", one["ttft_seconds"], "s", limits["ttft_seconds"], "median", fix))
-        speed = one["decode_tokens_per_second"]
+        lines.append(at_most("TTFT", "1 stream", single["ttft_seconds"], "s", limits["ttft_seconds"], "median", fix))
+        speed = single["decode_tokens_per_second"]
         if bound:
             fraction = limits["decode_fraction"]
             note = f"{100 * speed / bound:.2g} % of the bound {bound:g} tokens/s (memory bandwidth / bytes per token)"
@@ -412,7 +412,7 @@ def serving_lines(
         lines.append(
             line("TTFT", "8 streams", INFO, eight["ttft_seconds"], "s", note=f"longest {eight['ttft_max_seconds']:g} s")
         )
-        least = round(limits["batch_gain"] * one["tokens_per_second"], 3) if one else 0.0
+        least = round(limits["batch_gain"] * single["tokens_per_second"], 3) if single else 0.0
         lines.append(
             at_least(
                 "throughput",
