@@ -31,7 +31,8 @@ def refused(head_group: Mapping[str, Any], names: Sequence[str], variables: Mapp
     """Why no other group can be beside this one on its head, whatever the memory."""
     host, found = str(head_group["head"]), []
     if head_group["gpus"][host] != 1:
-        what = f"it has {head_group['gpus'][host]} GPUs, and {', '.join(names)} beside {head_group['group']} needs a host with one"
+        beside_it = f"{', '.join(names)} beside {head_group['group']}"
+        what = f"it has {head_group['gpus'][host]} GPUs, and {beside_it} needs a host with one"
         found.append(Finding("beside", what, "give the group a host of its own", host))
     if (engine := head_group["serving"].get("engine") or registry.DEFAULT.name) != registry.DEFAULT.name:
         what = f"it serves with {engine}, whose memory is not planned beside {', '.join(names)}"

@@ -206,20 +206,20 @@ def _swapped(
     for host, found in ports.items():
         if len(found) != 2:
             continue
-        (first, sees_one), (second, sees_two) = found.values()
-        if neighbors.is_neighbour(sees_one, second["peer"], second["peer_netdev"]) and neighbors.is_neighbour(
-            sees_two, first["peer"], first["peer_netdev"]
+        (this, sees_one), (that, sees_two) = found.values()
+        if neighbors.is_neighbour(sees_one, that["peer"], that["peer_netdev"]) and neighbors.is_neighbour(
+            sees_two, this["peer"], this["peer_netdev"]
         ):
             swapped.add(host)
             problems.append(
                 Finding(
                     "cabling",
-                    f"its two cables are swapped: NIC {first['netdev']} is cabled to {sees_one[0][0]} {sees_one[0][1]}, "
-                    f"NIC {second['netdev']} to {sees_two[0][0]} {sees_two[0][1]}, the plan wants it the other way",
-                    f"swap the two cables at {host}: the one from {second['peer']} belongs in {cage_name(second['netdev'])}, "
-                    f"the one from {first['peer']} in {cage_name(first['netdev'])}",
+                    f"its two cables are swapped: NIC {this['netdev']} is cabled to {sees_one[0][0]} {sees_one[0][1]}, "
+                    f"NIC {that['netdev']} to {sees_two[0][0]} {sees_two[0][1]}, the plan wants it the other way",
+                    f"swap the two cables at {host}: the one from {that['peer']} belongs in {cage_name(that['netdev'])}, "
+                    f"the one from {this['peer']} in {cage_name(this['netdev'])}",
                     host,
-                    first["netdev"],
+                    this["netdev"],
                 )
             )
     left = [

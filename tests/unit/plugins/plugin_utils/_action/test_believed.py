@@ -31,7 +31,7 @@ def test_the_facts_that_a_module_reads_are_kept() -> None:
 
 
 def test_what_the_controller_alone_says_is_dropped() -> None:
-    assert believed({"wheels": {"model": {"source": "/root/.ssh"}}, "need": []}, own=("wheels",)) == {"need": []}
+    assert believed({"wheels": {"model": {"source": "/root/.ssh"}}, "need": []}, of_action=("wheels",)) == {"need": []}
 
 
 @pytest.mark.parametrize(
