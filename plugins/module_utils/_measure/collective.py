@@ -200,10 +200,15 @@ def run_program(
     except KeyError:
         # root does not run what the serving user may have prepared
         raise ProgramError(f"there is no user {user} to run the engine as; run the engine role") from None
-    own = environment_file.read((environment_file.ENGINE, environment_file.FABRIC)) if user else {}
+    engine_environment = environment_file.read((environment_file.ENGINE, environment_file.FABRIC)) if user else {}
     try:
         status, out, _err = run_alone(
-            [*engine, "-", *arguments], limit, program, {**os.environ, **own, **environment}, options, merged=True
+            [*engine, "-", *arguments],
+            limit,
+            program,
+            {**os.environ, **engine_environment, **environment},
+            options,
+            merged=True,
         )
     except OSError as error:
         raise ProgramError(f"the engine's Python cannot be run: {engine[0]}: {error.strerror}") from error

@@ -216,8 +216,8 @@ def _swapped(
                     "cabling",
                     f"its two cables are swapped: NIC {this['netdev']} is cabled to {sees_one[0][0]} {sees_one[0][1]}, "
                     f"NIC {that['netdev']} to {sees_two[0][0]} {sees_two[0][1]}, the plan wants it the other way",
-                    f"swap the two cables at {host}: the one from {that['peer']} belongs in {cage_name(that['netdev'])}, "
-                    f"the one from {this['peer']} in {cage_name(this['netdev'])}",
+                    f"swap the two cables at {host}: the one from {that['peer']} belongs in "
+                    f"{cage_name(that['netdev'])}, the one from {this['peer']} in {cage_name(this['netdev'])}",
                     host,
                     this["netdev"],
                 )
