@@ -225,15 +225,15 @@ def wire(hosts: Sequence[Host], topology: str, cage: int = 1, cages: Sequence[in
         raise LabError(f"fabric_topology {topology}: {', '.join(strangers)} has no ConnectX; use lan")
     if topology == "switch":
         return tuple(
-            Segment(f"sw{half + 2 * rail}", "switch", tuple((host.name, CAGES[one][half]) for host in hosts))
-            for rail, one in enumerate(cages or [cage])
+            Segment(f"sw{half + 2 * rail}", "switch", tuple((host.name, CAGES[rail_cage][half]) for host in hosts))
+            for rail, rail_cage in enumerate(cages or [cage])
             for half in (0, 1)
         )
     count = len(hosts)
     if topology == "direct":
         if count != 2:
             raise LabError(f"fabric_topology direct joins 2 hosts, the inventory has {count}")
-        pairs = [(hosts[0], one, hosts[1], one) for one in cages or [cage]]
+        pairs = [(hosts[0], rail_cage, hosts[1], rail_cage) for rail_cage in cages or [cage]]
     else:
         if count < 3:
             raise LabError(f"fabric_topology {topology} needs 3 hosts, the inventory has {count}")

@@ -72,7 +72,7 @@ def measure(
     _GROUP.mkdir(exist_ok=True)
     hosts = [lab.machine(host.name).cgroup for host in lab.plan.hosts]
     before = sum(cpu_seconds(group) for group in hosts)
-    own = cpu_seconds(_GROUP)
+    used_before = cpu_seconds(_GROUP)
     stolen, ticks = _machine_ticks()
     load = os.getloadavg()[0]
     begun = time.monotonic()
@@ -95,7 +95,7 @@ def measure(
         raise RunError(f"{' '.join(argv)} ended with {done.returncode}:\n{(done.stdout + done.stderr)[-3000:]}")
     return Sample(
         wall=round(wall, 3),
-        controller_cpu=round(cpu_seconds(_GROUP) - own, 3),
+        controller_cpu=round(cpu_seconds(_GROUP) - used_before, 3),
         target_cpu=round(sum(cpu_seconds(group) for group in hosts) - before, 3),
         steal=round((stolen_after - stolen) / max(1, ticks_after - ticks), 4),
         load=round(load, 2),

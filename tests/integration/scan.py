@@ -73,15 +73,15 @@ def tcp_ports(target: str, ports: Iterable[int] = ALL_TCP, rounds: int = 2) -> l
             ends = ipaddress.IPv4Address(source).packed + ipaddress.IPv4Address(address[0]).packed
             pseudo = ends + struct.pack("!BBH", 0, socket.IPPROTO_TCP, 20)
         for round_number in range(rounds):
-            own = 40000 + round_number * 1000 + int(time.monotonic() * 1000) % 1000
+            source_port = 40000 + round_number * 1000 + int(time.monotonic() * 1000) % 1000
             for count, port in enumerate(ports, 1):
-                head = struct.pack("!HHIIBBHHH", own, port, 0x5A5A0000, 0, 5 << 4, SYN, 1024, 0, 0)
+                head = struct.pack("!HHIIBBHHH", source_port, port, 0x5A5A0000, 0, 5 << 4, SYN, 1024, 0, 0)
                 if pseudo:
                     head = head[:16] + struct.pack("!H", _checksum(pseudo + head)) + head[18:]
                 _send(raw, head, (address[0], 0, *address[2:]))
                 if count % BURST == 0:
-                    _receive(raw, family, address[0], own, found, 0)
-            _receive(raw, family, address[0], own, found, LISTEN_AFTER)
+                    _receive(raw, family, address[0], source_port, found, 0)
+            _receive(raw, family, address[0], source_port, found, LISTEN_AFTER)
     return sorted(found)
 
 
@@ -94,7 +94,7 @@ def _send(raw: socket.socket, data: bytes, where: tuple) -> None:
             select.select([], [raw], [], 1)
 
 
-def _receive(raw: socket.socket, family: int, peer: str, own: int, found: set[int], seconds: float) -> None:
+def _receive(raw: socket.socket, family: int, peer: str, source_port: int, found: set[int], seconds: float) -> None:
     peer = peer.partition("%")[0]
     end = time.monotonic() + seconds
     while True:
@@ -107,7 +107,7 @@ def _receive(raw: socket.socket, family: int, peer: str, own: int, found: set[in
         if family == socket.AF_INET:
             data = data[(data[0] & 0xF) * 4 :]
         port, to = struct.unpack("!HH", data[:4])
-        if to == own and data[13] & SYN_ACK == SYN_ACK:
+        if to == source_port and data[13] & SYN_ACK == SYN_ACK:
             found.add(port)
 
 

@@ -24,13 +24,13 @@ class Apt:
 
     def _purged(self, names: list[str], auto: bool) -> set[str]:
         gone = set(names)
-        while more := {one for one, needed in self.needs.items() if needed & gone} - gone:
+        while more := {package for package, needed in self.needs.items() if needed & gone} - gone:
             gone |= more
         while auto and (
             more := {
-                one
-                for one in self.automatic - gone
-                if not any(one in needed for name, needed in self.needs.items() if name not in gone)
+                package
+                for package in self.automatic - gone
+                if not any(package in needed for name, needed in self.needs.items() if name not in gone)
             }
         ):
             gone |= more

@@ -280,9 +280,9 @@ def with_peers(
     up = {peer: _up(hostvars, peer) for peer in {link.get("peer") for link in links} if peer}
     found = []
     for link in links:
-        one = {**link, "peer_up": link.get("peer_netdev") in up.get(link.get("peer"), ())}
+        half = {**link, "peer_up": link.get("peer_netdev") in up.get(link.get("peer"), ())}
         if not link.get("peer") and together:
-            one["hosts"] = [
+            half["hosts"] = [
                 other
                 for other in together
                 if other != host
@@ -291,7 +291,7 @@ def with_peers(
                     for there in ((fabric or {}).get(other) or {}).get("links", ())
                 )
             ]
-        found.append(one)
+        found.append(half)
     return found
 
 

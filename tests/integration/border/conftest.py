@@ -76,7 +76,7 @@ class Border:
     def inventory(self, hosts: Mapping[str, Mapping[str, Any]], **variables: Any) -> None:
         """Hosts with their variables; the first one is the head, and ``variables`` are those of all."""
         rows = {}
-        for name, own in hosts.items():
+        for name, host_variables in hosts.items():
             folder = self.hosts[name] = self.home / "hosts" / name
             folder.mkdir(parents=True, exist_ok=True)
             python = folder / "python"
@@ -88,7 +88,7 @@ class Border:
                 "ansible_connection": "local",
                 "ansible_remote_tmp": str(folder / "tmp"),
                 "ansible_become": False,
-                **own,
+                **host_variables,
             }
         head, *workers = rows
         document = {

@@ -42,14 +42,14 @@ def say(site: Border, lies: dict[str, Any], good: dict[str, Any], liar: dict[str
 
 def test_a_host_does_not_choose_what_is_sent_to_it(site: Border) -> None:
     """A fan-out begins at the host that lacks least, and that one gets the files of the controller."""
-    own = str(site.home / ".ssh")
-    lies = {"ansible_facts": {"model_store_models": [{"name": "x", "source": own}]}}
+    secret = str(site.home / ".ssh")
+    lies = {"ansible_facts": {"model_store_models": [{"name": "x", "source": secret}]}}
     say(site, lies, {"model_copy": {"needs": 10**9}}, {"model_copy": {"needs": 1}})
     output = site.play("sparkthor.cluster.site", "--tags=model_store")
     assert site.sent(SECRET) == []
     asked = site.asked("liar", "model_copy")
     assert asked, output
-    assert own not in json.dumps(asked)
+    assert secret not in json.dumps(asked)
     # it is sent what the inventory names
     assert site.sent(b"weights"), output
 

@@ -20,15 +20,15 @@ def write(
     """The inventories of these hosts below ``folder``, and the variables that the lab's own finds by its place."""
     inventory = folder / "inventory"
     inventory.mkdir(parents=True)
-    own = {name: dict((hostvars or {}).get(name, {})) for name in (head, *workers)}
+    host_variables = {name: dict((hostvars or {}).get(name, {})) for name in (head, *workers)}
     groups = {
-        "ray_head": {"hosts": {head: own[head]}},
-        "ray_workers": {"hosts": {name: own[name] for name in workers}},
+        "ray_head": {"hosts": {head: host_variables[head]}},
+        "ray_workers": {"hosts": {name: host_variables[name] for name in workers}},
     }
     (inventory / "hosts.yml").write_text(yaml.safe_dump({"cluster": {"children": groups}}))
     (inventory / "group_vars").symlink_to(site.inventories[0] / "group_vars")
     overlay = yaml.safe_load(site.inventories[1].read_text())
-    overlay["all"]["hosts"] = {name: overlay["all"]["hosts"][name] for name in own}
+    overlay["all"]["hosts"] = {name: overlay["all"]["hosts"][name] for name in host_variables}
     (folder / "lab.yml").write_text(yaml.safe_dump(overlay))
     top = site.inventories[0].parent.parent
     variables = {
@@ -38,7 +38,7 @@ def write(
         "sparkthor_secrets_dir": str(site.secrets),
         "ansible_ssh_common_args": f"-o UserKnownHostsFile={site.lab.folder}/ssh/known_hosts -o IdentitiesOnly=yes",
         "ansible_ssh_private_key_file": f"{site.lab.folder}/ssh/id_ed25519",
-        "vllm_serve_pipeline_parallel_size": len(own),
+        "vllm_serve_pipeline_parallel_size": len(host_variables),
     }
     if not workers:
         variables["fabric_topology"] = "lan"

@@ -49,18 +49,18 @@ def rows(doors: Doors) -> list[dict[str, Any]]:
 
 def test_the_whole_chain_costs_little(rows: list[dict[str, Any]]) -> None:
     table = summary(rows, *WAYS)
-    for one in table:
+    for cell in table:
         p99 = {
-            way: sorted(row["ttft_p99_ms"] for row in rows if (row["streams"], row["way"]) == (one["streams"], way))
+            way: sorted(row["ttft_p99_ms"] for row in rows if (row["streams"], row["way"]) == (cell["streams"], way))
             for way in WAYS
         }
         added = [p99[way][len(p99[way]) // 2] for way in WAYS]
         print(
-            f"{one['streams']} streams, {one['pairs']} pairs: {one['ours']:.1f} against {one['bare']:.1f} tokens/s, "
-            f"ratio {one['ratio']:.3f} {one['ratios']}; first token p50 {one['ttft_added']:+.1f} ms "
-            f"{one['ttft_spread']}, p99 {added[0]:.1f} against {added[1]:.1f} ms",
+            f"{cell['streams']} streams, {cell['pairs']} pairs: {cell['ours']:.1f} against {cell['bare']:.1f} "
+            f"tokens/s, ratio {cell['ratio']:.3f} {cell['ratios']}; first token p50 {cell['ttft_added']:+.1f} ms "
+            f"{cell['ttft_spread']}, p99 {added[0]:.1f} against {added[1]:.1f} ms",
             flush=True,
         )
-    assert [one["streams"] for one in table] == [1, 8, 64]
+    assert [cell["streams"] for cell in table] == [1, 8, 64]
     assert not any(row["failed"] for row in rows), [row.get("error") for row in rows if row["failed"]]
-    assert all(one["ratio"] >= 0.98 for one in table), table
+    assert all(cell["ratio"] >= 0.98 for cell in table), table

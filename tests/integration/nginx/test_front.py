@@ -242,13 +242,13 @@ def test_nothing_is_sent_where_nobody_counts(
 
 def test_a_group_beside_another_is_reached_by_its_model(tmp_path: Path, variables: dict[str, Any]) -> None:
     """The door asks the server of that group on the same host, which asks that group's engine."""
-    own = tmp_path / "run/beside/embed/vllm/vllm.sock"
-    own.parent.mkdir(parents=True)
+    socket_path = tmp_path / "run/beside/embed/vllm/vllm.sock"
+    socket_path.parent.mkdir(parents=True)
     with running(tmp_path, with_beside(variables)) as found:
         # nobody is there yet, and the other group goes on
         assert found.ask("/v1/whole", KEY, "embed")[0] == 503
         assert found.ask("/v1/whole", KEY, "mini") == (200, b"".join(ANSWERS["/v1/whole"]))
-        with serving(socketserver.ThreadingUnixStreamServer(str(own), Engine)):
+        with serving(socketserver.ThreadingUnixStreamServer(str(socket_path), Engine)):
             assert found.ask("/v1/stream", KEY, "embed") == (200, b"".join(ANSWERS["/v1/stream"]))
             # the key is for another model
             assert found.ask("/v1/stream", NARROW, "embed")[0] == 403
@@ -444,8 +444,8 @@ def test_what_is_refused_keeps_no_model_awake(tmp_path: Path, variables: dict[st
 def test_a_request_for_a_model_that_sleeps_is_a_wish(tmp_path: Path, variables: dict[str, Any]) -> None:
     given = with_beside(variables)
     given["sparkthor_cluster"]["beside"]["embed"]["given"]["on_demand"] = {"idle_minutes": 1}
-    own = tmp_path / "run/beside/embed/vllm/vllm.sock"
-    own.parent.mkdir(parents=True)
+    socket_path = tmp_path / "run/beside/embed/vllm/vllm.sock"
+    socket_path.parent.mkdir(parents=True)
     with running(tmp_path, given) as found:
         # nobody decides yet
         status, headers, text = found.answer("POST", "/v1/completions", "embed")
@@ -469,7 +469,7 @@ def test_a_request_for_a_model_that_sleeps_is_a_wish(tmp_path: Path, variables: 
             (tmp_path / "run/vllm/vllm.sock").rename(tmp_path / "run/vllm/away.sock")
             assert found.answer("POST", "/v1/completions", "mini")[0] == 503
             assert turns.asked[-1] == ("", True)
-            with serving(socketserver.ThreadingUnixStreamServer(str(own), Engine)):
+            with serving(socketserver.ThreadingUnixStreamServer(str(socket_path), Engine)):
                 assert found.ask("/v1/stream", KEY, "embed") == (200, b"".join(ANSWERS["/v1/stream"]))
                 until = time.monotonic() + 60
                 while {b"-", b"embed"} - set(turns.used):

@@ -271,15 +271,15 @@ def make(count: str, number: int) -> Iterator[Site]:
         except LabError as error:  # it is not there, or creating it says what is wrong
             print(f"{name}: {error}")
     lab = Lab.create([inventory], home=home, name=name, subnet=subnet, layers=[str(ray_layer.make())])
-    one = Site(lab, inventory)
+    site = Site(lab, inventory)
     try:
-        for host in one.hosts:
-            one.on(host, ACCOUNT)
-        package = one.play(playbook="../tests/integration/ray/package.yml")
+        for host in site.hosts:
+            site.on(host, ACCOUNT)
+        package = site.play(playbook="../tests/integration/ray/package.yml")
         assert package.rc == 0, package.output
-        one.first = one.play("--skip-tags=engine,model_store,vllm_serve", timeout=900)
-        assert one.first.rc == 0, one.first.output
-        yield one
+        site.first = site.play("--skip-tags=engine,model_store,vllm_serve", timeout=900)
+        assert site.first.rc == 0, site.first.output
+        yield site
     finally:
         if not KEEP:
             lab.destroy()

@@ -90,33 +90,33 @@ def test_a_doubled_and_a_crossed_cable_of_a_ring_of_five_stop_before_a_change(si
 def test_a_ring_of_five_and_a_line_of_three_are_converged_once(site: Maker) -> None:
     right = ["01p0-02p1", "02p0-03p1", "03p0-04p1", "04p0-05p1", "05p0-01p1"]
     for name, topology, hosts, joined in (("five", "ring", 5, right), ("three", "line", 3, right[:2])):
-        one = site(f"rings-{name}", inventory(name, topology, hosts), 29, wiring=cables(*joined))
-        run = one.play()
+        ring = site(f"rings-{name}", inventory(name, topology, hosts), 29, wiring=cables(*joined))
+        run = ring.play()
         assert run.rc == 0, run.output
-        assert lost_pings(one, FULL) == []
-        again = one.play()
+        assert lost_pings(ring, FULL) == []
+        again = ring.play()
         assert (again.rc, set(again.changed.values())) == (0, {0}), again.output
-        facts = json.loads(one.on("spark-01", "ip -json -4 address show"))
+        facts = json.loads(ring.on("spark-01", "ip -json -4 address show"))
         links = [link for link in facts if link["ifname"] in (*HALVES[0], *HALVES[1]) and link["addr_info"]]
         assert len(links) == (4 if topology == "ring" else 2)
-        one.lab.destroy()
+        ring.lab.destroy()
         del site.sites[f"rings-{name}"]
 
 
 def test_both_cages_of_a_pair_and_of_four_on_switches_are_converged_once(site: Maker) -> None:
     for name, topology, hosts in (("pair", "direct", 2), ("four", "switch", 4)):
-        one = site(f"rings-{name}", inventory(name, topology, hosts, fabric_cages=[0, 1]), 30)
-        run = one.play()
+        ring = site(f"rings-{name}", inventory(name, topology, hosts, fabric_cages=[0, 1]), 30)
+        run = ring.play()
         assert run.rc == 0, run.output
-        again = one.play()
+        again = ring.play()
         assert (again.rc, set(again.changed.values())) == (0, {0}), again.output
-        env = one.on("spark-01", "cat /etc/sparkthor/fabric.env")
+        env = ring.on("spark-01", "cat /etc/sparkthor/fabric.env")
         assert "NCCL_IB_HCA==rocep1s0f0,roceP2p1s0f0,rocep1s0f1,roceP2p1s0f1" in env
         assert "NCCL_SOCKET_IFNAME==enP7s7" in env
         # the way between the hosts stays when one cable is lost
-        one.lab.cut("spark-01", *HALVES[1])
-        head = one.lab.plan.host("spark-01").address
-        assert one.on("spark-02", f"ping -q -c 1 -W 2 {head} >/dev/null && echo yes").strip() == "yes"
-        refused(one, "spark-01", "enp1s0f1np1", "no carrier")
-        one.lab.destroy()
+        ring.lab.cut("spark-01", *HALVES[1])
+        head = ring.lab.plan.host("spark-01").address
+        assert ring.on("spark-02", f"ping -q -c 1 -W 2 {head} >/dev/null && echo yes").strip() == "yes"
+        refused(ring, "spark-01", "enp1s0f1np1", "no carrier")
+        ring.lab.destroy()
         del site.sites[f"rings-{name}"]

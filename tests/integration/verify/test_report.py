@@ -33,16 +33,16 @@ def sound(page, width, dark):
 def overlaps(labels):
     """Pairs of words in the drawing that lie on each other."""
     found = []
-    for index, one in enumerate(labels):
+    for index, label in enumerate(labels):
         for other in labels[index + 1 :]:
             apart = (
-                one["x"] + one["w"] <= other["x"]
-                or other["x"] + other["w"] <= one["x"]
-                or one["y"] + one["h"] <= other["y"] + 2
-                or other["y"] + other["h"] <= one["y"] + 2
+                label["x"] + label["w"] <= other["x"]
+                or other["x"] + other["w"] <= label["x"]
+                or label["y"] + label["h"] <= other["y"] + 2
+                or other["y"] + other["h"] <= label["y"] + 2
             )
             if not apart:
-                found.append((one["text"], other["text"]))
+                found.append((label["text"], other["text"]))
     return found
 
 

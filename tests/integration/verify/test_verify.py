@@ -33,13 +33,13 @@ def status(cluster: Cluster, folder, *inventories, rc=0):
 
 def verify(cluster: Cluster, folder, parts="links", inventories=()):
     """The run's outcome and the document that it left."""
-    own = {"tcp_half_gbits": LEAST, "tcp_both_gbits": LEAST, "busbw_gloo_gbytes": 0.0005, "latency_us": 5e6}
-    own |= {"decode_fraction": 0, "ttft_seconds": 180, "batch_gain": 0.3}
+    thresholds = {"tcp_half_gbits": LEAST, "tcp_both_gbits": LEAST, "busbw_gloo_gbytes": 0.0005, "latency_us": 5e6}
+    thresholds |= {"decode_fraction": 0, "ttft_seconds": 180, "batch_gain": 0.3}
     outcome = run_playbook(
         "playbooks/verify.yml",
         [*cluster.inventories, *inventories],
         extra_vars={
-            **{"verify_parts": parts, "verify_folder": str(folder), "verify_thresholds": own},
+            **{"verify_parts": parts, "verify_folder": str(folder), "verify_thresholds": thresholds},
             "verify_burn_seconds": 8,
         },
         name="verify",

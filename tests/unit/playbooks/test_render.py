@@ -69,13 +69,13 @@ def test_every_host_has_its_own_fabric(ring):
         path = ring / host / "etc/netplan/40-cx7.yaml"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         environment = (ring / host / "etc/sparkthor/fabric.env").read_text()
-        own = next(line for line in environment.splitlines() if line.startswith("VLLM_HOST_IP="))
+        address = next(line for line in environment.splitlines() if line.startswith("VLLM_HOST_IP="))
         others = [
             (ring / other / "etc/sparkthor/fabric.env").read_text()
             for other in ("spark-01", "spark-02", "spark-03")
             if other != host
         ]
-        assert all(own not in text.splitlines() for text in others)
+        assert all(address not in text.splitlines() for text in others)
 
 
 def test_only_the_head_serves(ring):

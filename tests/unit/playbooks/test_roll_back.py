@@ -34,15 +34,22 @@ def chosen(host: str, hosts: list[str] | None = None, **given: Any) -> dict[str,
         "group_names": [name for name, members in GROUPS.items() if host in members],
         "ansible_play_hosts": GROUPS["cluster"] if hosts is None else hosts,
         "hostvars": {
-            one: {"__roll_back_kept": {"machine": f"m-{one}", "configurations": [{"name": name} for name in names]}}
-            for one, names in KEPT.items()
+            name_of_host: {
+                "__roll_back_kept": {
+                    "machine": f"m-{name_of_host}",
+                    "configurations": [{"name": name} for name in names],
+                }
+            }
+            for name_of_host, names in KEPT.items()
         },
         **given,
     }
     templar = Templar(loader=DataLoader(), variables=variables)
     names = ("__roll_back_hosts", "__roll_back_name", "__roll_back_away")
     found = {name.rpartition("_")[2]: templar.template(variables[name]) for name in names}
-    machines = {one: f"m-{one}" for one in found["hosts"] if one not in found["away"]}
+    machines = {
+        name_of_host: f"m-{name_of_host}" for name_of_host in found["hosts"] if name_of_host not in found["away"]
+    }
     assert templar.template(variables["__roll_back_machines"]) == machines
     return found
 

@@ -125,21 +125,21 @@ def test_no_host_of_another_group_is_touched(name: str, group: str | None, hosts
     [_check, fact] = yaml.safe_load((PLAYBOOKS / "tasks/serving_group.yml").read_text(encoding="utf-8"))
     touched = set()
     for host in GROUPS["cluster"]:
-        own = {**given, "inventory_hostname": host, "group_names": [one for one in GROUPS if host in GROUPS[one]]}
+        variables = {**given, "inventory_hostname": host, "group_names": [one for one in GROUPS if host in GROUPS[one]]}
         kept = {"executor": "ray"}
         known: dict[str, Any] = {"__kept": kept, "__roll_back_kept": kept}
         for where, task in tasks(name):
             if host not in GROUPS[where]:
                 continue
-            if task.get("ansible.builtin.meta") == "end_host" and holds(task["when"], {**own, **known}):
+            if task.get("ansible.builtin.meta") == "end_host" and holds(task["when"], {**variables, **known}):
                 break
             if task["name"] == fact["name"]:
                 text = fact["ansible.builtin.set_fact"]["__serving_group_own"]
-                templar = Templar(loader=DataLoader(), variables=own)
+                templar = Templar(loader=DataLoader(), variables=variables)
                 known["__serving_group_own"] = templar.template(trust_as_template(text))
             if any(module in task for module in ACTS) and "loop" not in task:
                 # a fact that no task has set would be an error on a host
-                if holds(task.get("when", True), {**own, "ansible_check_mode": False, **known}):
+                if holds(task.get("when", True), {**variables, "ansible_check_mode": False, **known}):
                     touched.add(host)
     # nothing of a worker takes part in a drain
     assert sorted(touched) == [host for host in hosts if name != "drain" or host in GROUPS["ray_head"]]

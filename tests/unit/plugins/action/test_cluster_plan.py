@@ -199,15 +199,15 @@ def test_hosts_that_were_not_read_are_named_with_what_their_task_said():
 
 def two_nics(number, second=True):
     """A host that ssh reaches over enP7s7 and that has its LAN on another NIC."""
-    own = node(number, "generic")
+    entry = node(number, "generic")
     link = {"family": "inet6", "scope": "link", "address": f"fe80::{number}/64"}
     lan = {"family": "inet", "scope": "global", "address": f"10.20.0.{number}/16"}
-    ssh = {"family": "inet", "scope": "global", "address": own["management"]["cidr"]}
-    own["interfaces"] = [
+    ssh = {"family": "inet", "scope": "global", "address": entry["management"]["cidr"]}
+    entry["interfaces"] = [
         {"name": "enP7s7", "carrier": True, "mtu": 1500, "addresses": [ssh]},
         {"name": "enp1s0f0np0", "carrier": True, "mtu": 1500, "addresses": [link, *([lan] if second else [])]},
     ]
-    return own
+    return entry
 
 
 def plan_of(nodes, **variables):
@@ -220,13 +220,13 @@ def plan_of(nodes, **variables):
 def test_the_lans_nic_brings_its_own_address():
     nodes = {"a": two_nics(1), "b": two_nics(2)}
     fabric = plan_of(nodes, fabric_lan_nic="enp1s0f0np0")
-    own = fabric["b"]
-    assert (own["control_netdev"], own["control_address"]) == ("enp1s0f0np0", "10.20.0.2")
-    assert [(link["netdev"], link["address"]) for link in own["links"]] == [("enp1s0f0np0", "10.20.0.2/16")]
-    assert own["env"]["RAY_ADDRESS"] == "10.20.0.1:6379"
-    assert own["env"]["NCCL_SOCKET_IFNAME"] == "=enp1s0f0np0"
+    entry = fabric["b"]
+    assert (entry["control_netdev"], entry["control_address"]) == ("enp1s0f0np0", "10.20.0.2")
+    assert [(link["netdev"], link["address"]) for link in entry["links"]] == [("enp1s0f0np0", "10.20.0.2/16")]
+    assert entry["env"]["RAY_ADDRESS"] == "10.20.0.1:6379"
+    assert entry["env"]["NCCL_SOCKET_IFNAME"] == "=enp1s0f0np0"
     # what a change of the network has to leave alone is the way in all the same
-    assert (own["management_netdev"], own["management_address"]) == ("enP7s7", "192.168.1.12")
+    assert (entry["management_netdev"], entry["management_address"]) == ("enP7s7", "192.168.1.12")
     assert fabric_check.check_facts(fabric, nodes) == []
 
 
@@ -506,22 +506,24 @@ def three(available):
 
 
 def test_a_group_beside_another_is_part_of_that_ones_plan():
-    action, own, warnings = beside_action(three(118))
-    embed = own["beside"]["embed"]
+    action, entry, warnings = beside_action(three(118))
+    embed = entry["beside"]["embed"]
     assert (embed["head"], embed["hosts"], embed["group"]) == ("a", ["a"], "embed")
     assert embed["serving"]["served_model_name"] == "qwen3-embedding-0.6b"
-    assert own["serving"]["args"]["gpu-memory-utilization"] + embed["serving"]["args"]["gpu-memory-utilization"] < 0.86
-    assert [model["name"] for model in own["serving"]["models"]][-1] == "Qwen3-Embedding-0.6B"
+    assert (
+        entry["serving"]["args"]["gpu-memory-utilization"] + embed["serving"]["args"]["gpu-memory-utilization"] < 0.86
+    )
+    assert [model["name"] for model in entry["serving"]["models"]][-1] == "Qwen3-Embedding-0.6B"
     assert any(line.startswith("sparkthor: memory of a: 103.") for line in action._display.lines)
     # all doors know it, by a port of its own
-    action._know_each_other({"big": own})
-    assert [(group["group"], group["head"], group["port"]) for group in own["groups"]] == [
+    action._know_each_other({"big": entry})
+    assert [(group["group"], group["head"], group["port"]) for group in entry["groups"]] == [
         ("big", "a", 0),
         ("embed", "a", 8002),
     ]
     # one revision is planned for all hosts of the group that it is beside
-    action._plan_models(own, three(118))
-    assert own["revisions"] == {}
+    action._plan_models(entry, three(118))
+    assert entry["revisions"] == {}
     assert warnings == embed["serving"]["warnings"]
 
 

@@ -160,15 +160,15 @@ def test_what_serves_is_judged_by_the_group_that_serves_it() -> None:
         model = {"path": path, "name": "m", "revision": "", "broken_count": 0, "broken": [], "files": 1, "bytes": 1}
         files = {"vllm.yaml": f"model: {path}\n"}
         there = evidence(files=files, models=[model], served_model={"path": path, "present": True}, engine={})
-        own = host(number, **there)
-        return {**own, "serving_groups": ["one", "two"]}
+        variables = host(number, **there)
+        return {**variables, "serving_groups": ["one", "two"]}
 
     groups = {"cluster": ["a", "b"], "ray_head": ["a", "b"], "ray_workers": [], "one": ["a"], "two": ["b"]}
     hostvars = {"a": serves(11, "/srv/one"), "b": serves(12, "/srv/two")}
     apart = run(hostvars, groups)["doctor"]
     assert "model-absent" not in {item["rule"] for item in apart["findings"]}
-    for own in hostvars.values():
-        del own["serving_groups"]
+    for variables in hostvars.values():
+        del variables["serving_groups"]
     one = {"cluster": ["a", "b"], "ray_head": ["a"], "ray_workers": ["b"]}
     together = run(hostvars, one)["doctor"]
     assert "model-absent" in {item["rule"] for item in together["findings"]}

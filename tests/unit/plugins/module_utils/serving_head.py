@@ -108,7 +108,7 @@ class Systemd:
 
 def make_service(tmp_path: Path, config: str, systemd: Systemd, **more: Any) -> tuple[service.Service, list[str]]:
     said: list[str] = []
-    one = service.Service(
+    watchdog = service.Service(
         json.loads(Path(config).read_text()),
         runner=systemd,
         say=said.append,
@@ -119,7 +119,7 @@ def make_service(tmp_path: Path, config: str, systemd: Systemd, **more: Any) -> 
         starts_path=str(tmp_path / "starts.json"),
         **more,
     )
-    return one, said
+    return watchdog, said
 
 
 def settle(one: service.Service) -> None:

@@ -102,13 +102,13 @@ def test_nccl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "nccl.conf"
     monkeypatch.setattr(nccl, "SYSTEM_FILE", str(path))
     nothing = item("a", "nccl_conf", present={}, absent=["NCCL_IB_DISABLE"])
-    one = item("a", "nccl_conf", present={"NCCL_DEBUG": "INFO"}, absent=["NCCL_IB_DISABLE"])
+    wanted = item("a", "nccl_conf", present={"NCCL_DEBUG": "INFO"}, absent=["NCCL_IB_DISABLE"])
     assert compare.compare([nothing]) == (["a"], "")
-    assert compare.compare([one])[0] == []
+    assert compare.compare([wanted])[0] == []
     path.write_text("NCCL_DEBUG=INFO\n")
-    assert compare.compare([one]) == (["a"], "")
+    assert compare.compare([wanted]) == (["a"], "")
     path.write_text("NCCL_DEBUG=INFO\nNCCL_IB_DISABLE=1\n")
-    assert compare.compare([one]) == ([], f"a: {path}")
+    assert compare.compare([wanted]) == ([], f"a: {path}")
 
 
 @pytest.mark.parametrize(

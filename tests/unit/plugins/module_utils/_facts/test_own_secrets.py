@@ -33,11 +33,11 @@ def test_a_host_without_secrets_has_none() -> None:
 
 
 def test_a_fingerprint_tells_equal_from_different_within_one_run_alone() -> None:
-    one, other = (own_secrets.described(FILES.get, key) for key in ("first-run", "second-run"))
-    assert one == own_secrets.described(dict(FILES).get, "first-run")
+    first, other = (own_secrets.described(FILES.get, key) for key in ("first-run", "second-run"))
+    assert first == own_secrets.described(dict(FILES).get, "first-run")
     changed = {**FILES, "/etc/sparkthor/secrets/ray_token": "another-token-of-length\n"}
-    assert one["ray_token"] != own_secrets.described(changed.get, "first-run")["ray_token"]
-    assert one["ray_token"]["fingerprint"] != other["ray_token"]["fingerprint"]
+    assert first["ray_token"] != own_secrets.described(changed.get, "first-run")["ray_token"]
+    assert first["ray_token"]["fingerprint"] != other["ray_token"]["fingerprint"]
     # nobody can compare it with a list of digests
-    assert hashlib.sha256(b"a-token-of-some-length").hexdigest() not in str([one, other])
+    assert hashlib.sha256(b"a-token-of-some-length").hexdigest() not in str([first, other])
     assert own_secrets.described(FILES.get, "")["ray_token"] == {"characters": 22, "fingerprint": ""}

@@ -45,13 +45,13 @@ def test_a_drafter_helps_structured_text_most() -> None:
 
 
 def test_a_split_pays_for_its_traffic() -> None:
-    one, two, four = (speeds("gpt-oss-120b", tensor_parallel=ranks)["any"][0] for ranks in (1, 2, 4))
-    assert one < two < 2 * one
+    single, two, four = (speeds("gpt-oss-120b", tensor_parallel=ranks)["any"][0] for ranks in (1, 2, 4))
+    assert single < two < 2 * single
     assert two < four < 2 * two
     # stages read one after the other
     staged = speeds("gpt-oss-120b", pipeline_parallel=2)["any"][0]
-    assert staged == pytest.approx(one, rel=0.02)
-    assert staged < one
+    assert staged == pytest.approx(single, rel=0.02)
+    assert staged < single
 
 
 def test_without_graphs_each_layer_takes_longer() -> None:

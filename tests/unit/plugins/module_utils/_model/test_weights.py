@@ -101,10 +101,10 @@ def test_a_group_of_mamba_2_is_on_each_rank_that_needs_it() -> None:
     [layer, *_others] = shape.layers
     assert layer.groups == 1
     group = 2 * shape.hidden * layer.group_state * 2  # bytes of the projections of one group
-    one, four = (estimate_weights(shape, [shape.num_layers], ranks) for ranks in (1, 4))
+    single, four = (estimate_weights(shape, [shape.num_layers], ranks) for ranks in (1, 4))
     nano = read_shape(model("nemotron-3-nano-30b-a3b"))
     assert all(layer.groups in (0, 8) for layer in nano.layers), "which four ranks divide"
     tensors = {f"model.layers.{index}.mamba.in_proj.weight": 4 * group for index in range(shape.num_layers)}
     read = weights_from_tensors(shape, tensors, [shape.num_layers], 4)
     assert read.by_rank[0] == shape.num_layers * (group + group * 3 // 4)
-    assert four.by_rank[0] - one.by_rank[0] // 4 >= shape.num_layers * group * 3 // 4
+    assert four.by_rank[0] - single.by_rank[0] // 4 >= shape.num_layers * group * 3 // 4

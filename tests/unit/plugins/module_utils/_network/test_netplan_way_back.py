@@ -169,13 +169,13 @@ def test_whichever_command_goes_wrong_once_everything_comes_back(
     whole.disarmed()
     assert whole.host.ran > 10
     for number in range(1, whole.host.ran + 1):
-        one = case()
-        one.strike(trouble)
-        one.host.wrong = (number, how)
-        outcome = one.take_back()
-        wrong = next(command for command in one.host.commands if command.endswith(f"({how})"))
-        one.restored()
-        one.disarmed()
+        change = case()
+        change.strike(trouble)
+        change.host.wrong = (number, how)
+        outcome = change.take_back()
+        wrong = next(command for command in change.host.commands if command.endswith(f"({how})"))
+        change.restored()
+        change.disarmed()
         assert outcome["result"] == "rolled_back", wrong
         said = " ".join([*outcome["steps"], outcome["reason"]])
         # a question is asked again, and a command that changes something is named with its failure
@@ -204,25 +204,25 @@ def test_whichever_command_goes_wrong_once_everything_comes_back(
 def test_whatever_goes_wrong_for_good_the_rest_comes_back(
     case: Callable[[], Case], command: str, back: bool, how: str
 ) -> None:
-    one = case()
-    one.strike("way in lost")
-    one.host.wrong = (command, how)
-    outcome = one.take_back()
+    change = case()
+    change.strike("way in lost")
+    change.host.wrong = (command, how)
+    outcome = change.take_back()
     if back and outcome["result"] == "rolled_back":
-        one.restored()
+        change.restored()
     elif command == "ip -j address show":
         # nothing can be seen, so all that was recorded is set
-        one.restored()
-    assert one.host.yaml.read_text() == "former\n"
-    assert not one.host.network.exists()
-    assert one.host.routes or command == "ip -4 route"
-    assert one.host.outcome() == outcome
+        change.restored()
+    assert change.host.yaml.read_text() == "former\n"
+    assert not change.host.network.exists()
+    assert change.host.routes or command == "ip -4 route"
+    assert change.host.outcome() == outcome
     if outcome["result"] == "failed":
         assert "not yet as it was" in outcome["reason"]
-        assert (one.host.folder / "plan.json").exists(), "the next boot and the next run take it up again"
-        assert (one.host.folder / "link").is_symlink()
+        assert (change.host.folder / "plan.json").exists(), "the next boot and the next run take it up again"
+        assert (change.host.folder / "link").is_symlink()
     else:
-        one.disarmed()
+        change.disarmed()
     assert back or outcome["result"] == "failed"
 
 
@@ -242,75 +242,75 @@ def test_whichever_file_operation_fails_once_everything_comes_back(
         return real(*arguments, **options)
 
     def once(at: int) -> tuple[Case, dict[str, Any]]:
-        one = case()
-        one.strike(trouble)
+        change = case()
+        change.strike(trouble)
         seen.update(count=0, at=at)
         with monkeypatch.context() as context:
             context.setattr(netplan_files.os, call, failing)
-            return one, one.take_back()
+            return change, change.take_back()
 
     once(0)
     for number in range(1, seen["count"] + 1):
-        one, outcome = once(number)
+        change, outcome = once(number)
         assert outcome["result"] == "rolled_back"
-        one.restored()
-        assert not (one.host.folder / "plan.json").exists()
+        change.restored()
+        assert not (change.host.folder / "plan.json").exists()
 
 
 def test_a_file_that_cannot_be_put_back_is_named_and_keeps_the_change_armed(
     case: Callable[[], Case], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = case()
-    one.strike("way in lost")
+    change = case()
+    change.strike("way in lost")
     real = os.rename
 
     def read_only(source: str, target: str) -> None:
-        if target == str(one.host.yaml):
+        if target == str(change.host.yaml):
             raise OSError(30, "Read-only file system")
         real(source, target)
 
     monkeypatch.setattr(netplan_files.os, "rename", read_only)
-    outcome = one.take_back()
+    outcome = change.take_back()
     assert outcome["result"] == "failed"
-    assert f"{one.host.yaml} could not be put back: OSError: [Errno 30] Read-only file system" in outcome["reason"]
-    assert (one.host.folder / "plan.json").exists()
-    assert one.host.links["mgmt0"] == one.links["mgmt0"]
-    assert one.host.routes == one.routes
+    assert f"{change.host.yaml} could not be put back: OSError: [Errno 30] Read-only file system" in outcome["reason"]
+    assert (change.host.folder / "plan.json").exists()
+    assert change.host.links["mgmt0"] == change.links["mgmt0"]
+    assert change.host.routes == change.routes
     monkeypatch.setattr(netplan_files.os, "rename", real)
-    assert job.boot(str(one.host.folder))["result"] == "rolled_back"
-    one.restored()
-    one.disarmed()
+    assert job.boot(str(change.host.folder))["result"] == "rolled_back"
+    change.restored()
+    change.disarmed()
 
 
 def test_at_boot_too_one_bad_file_is_not_the_end(case: Callable[[], Case], monkeypatch: pytest.MonkeyPatch) -> None:
-    one = case()
+    change = case()
     real = os.rename
 
     def read_only(source: str, target: str) -> None:
-        if target == str(one.host.yaml):
+        if target == str(change.host.yaml):
             raise OSError(30, "Read-only file system")
         real(source, target)
 
     monkeypatch.setattr(netplan_files.os, "rename", read_only)
-    outcome = job.boot(str(one.host.folder))
+    outcome = job.boot(str(change.host.folder))
     assert outcome["result"] == "failed"
     assert outcome["reason"].startswith("the host went down before the change was confirmed; ")
-    assert not one.host.network.exists()
-    assert (one.host.folder / "plan.json").exists()
+    assert not change.host.network.exists()
+    assert (change.host.folder / "plan.json").exists()
 
 
 def test_a_full_disk_leaves_no_outcome_of_before(case: Callable[[], Case], monkeypatch: pytest.MonkeyPatch) -> None:
-    one = case()
-    assert one.host.outcome()["result"] == "applied"
+    change = case()
+    assert change.host.outcome()["result"] == "applied"
 
     def full(path: str, value: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(job, "write_json", full)
-    assert one.take_back()["result"] == "rolled_back"
-    one.restored()
-    one.disarmed()
-    assert not (one.host.folder / "outcome.json").exists()
+    assert change.take_back()["result"] == "rolled_back"
+    change.restored()
+    change.disarmed()
+    assert not (change.host.folder / "outcome.json").exists()
 
 
 def test_who_holds_the_lock_and_hangs_is_not_waited_for(
@@ -338,36 +338,38 @@ def test_a_plan_that_cannot_be_read_is_not_taken_for_none(case: Callable[[], Cas
 
 def test_a_floating_address_is_no_part_of_what_was_there(case: Callable[[], Case]) -> None:
     """It goes to another head whenever keepalived says so, and it must not be taken from there or back."""
-    one = case()
-    plan = json.loads((one.host.folder / "plan.json").read_text())
-    job.write_json(str(one.host.folder / "plan.json"), {**plan, "floating": ["10.0.0.100"]})
-    for link in one.host.links.values():
+    change = case()
+    plan = json.loads((change.host.folder / "plan.json").read_text())
+    job.write_json(str(change.host.folder / "plan.json"), {**plan, "floating": ["10.0.0.100"]})
+    for link in change.host.links.values():
         link["addresses"]["10.0.0.100/24"] = GLOBAL
-    one.host.obey = False
-    one.take_back()
-    for links in one.host.links.values():
+    change.host.obey = False
+    change.take_back()
+    for links in change.host.links.values():
         assert links["addresses"].pop("10.0.0.100/24") == GLOBAL
-    one.restored()
+    change.restored()
 
 
 def test_what_was_applied_late_is_not_applied_over_the_way_back(case: Callable[[], Case]) -> None:
     """The change was slow, and the timer did not wait for its lock."""
-    one = case()
-    one.take_back()
-    one.host.arm(before={str(one.host.yaml): state("former\n")}, drop=[{"netdev": "mgmt0", "address": "10.0.0.1/24"}])
-    real = one.host.run
+    change = case()
+    change.take_back()
+    change.host.arm(
+        before={str(change.host.yaml): state("former\n")}, drop=[{"netdev": "mgmt0", "address": "10.0.0.1/24"}]
+    )
+    real = change.host.run
 
     def slow(argv: list[str], limit: float = 20) -> tuple[int, str, str]:
         if argv[-1] == "reload":
-            (one.host.folder / "plan.json").unlink(missing_ok=True)
+            (change.host.folder / "plan.json").unlink(missing_ok=True)
         return real(argv, limit)
 
     job.run, saved = slow, job.run
     try:
-        assert job.apply(str(one.host.folder)) == {"result": "nothing armed"}
+        assert job.apply(str(change.host.folder)) == {"result": "nothing armed"}
     finally:
         job.run = saved
-    assert "10.0.0.1/24" in one.host.links["mgmt0"]["addresses"]
+    assert "10.0.0.1/24" in change.host.links["mgmt0"]["addresses"]
 
 
 def test_a_command_that_cannot_even_be_started_is_one_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:

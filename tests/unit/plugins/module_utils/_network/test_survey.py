@@ -104,15 +104,15 @@ def together(*hosts: Host) -> dict[str, dict[str, Any]]:
 def test_two_hosts_see_each_other_on_ports_that_were_set_down_and_are_again(tmp_path: Path) -> None:
     wires = Wires([(("a", B0), ("b", A0)), (("a", B1), ("b", A1))])
     down = dict.fromkeys((A0, A1, B0, B1), False)
-    one, two = (Host(name, wires, {"enP7s7": True, **down}, tmp_path) for name in "ab")
+    first, two = (Host(name, wires, {"enP7s7": True, **down}, tmp_path) for name in "ab")
     try:
-        found = together(one, two)
+        found = together(first, two)
     finally:
         wires.close()
     assert found["a"]["neighbours"][B0] == [{"host": "b", "netdev": A0}]
     assert found["b"]["neighbours"][A1] == [{"host": "a", "netdev": B1}]
     assert sorted(found["a"]["raised"]) == sorted(down)
-    assert one.up == {"enP7s7": True, **down}
+    assert first.up == {"enP7s7": True, **down}
     ports = found["a"]["ports"]
     assert set(ports) == set(down)
     assert (ports[B0]["cage"], ports[B1]["half"], ports[B0]["plugged"], ports[A0]["plugged"]) == (1, 1, True, False)

@@ -78,7 +78,7 @@ def test_a_restart_that_cannot_drain_leaves_what_was_said(engine: Engine, tmp_pa
 
 def test_drain_waits_for_running_requests(engine: Engine, tmp_path: Path, config: str) -> None:
     engine.metrics = 'vllm:num_requests_running{engine="0"} 2.0\nvllm:num_requests_waiting{engine="0"} 1.0\n'
-    one = control(tmp_path, config, Systemd())
+    group = control(tmp_path, config, Systemd())
     sleeps: list[float] = []
 
     def sleep(seconds: float) -> None:
@@ -86,8 +86,8 @@ def test_drain_waits_for_running_requests(engine: Engine, tmp_path: Path, config
         if len(sleeps) == 3:
             engine.metrics = 'vllm:num_requests_running{engine="0"} 0.0\n'
 
-    one.sleep = sleep
-    outcome = one.apply("drained", "", 60)
+    group.sleep = sleep
+    outcome = group.apply("drained", "", 60)
     # once more after the first round without requests
     assert (outcome.changed, outcome.in_flight, len(sleeps)) == (True, 0, 4)
     assert (tmp_path / "draining").exists()
@@ -96,7 +96,7 @@ def test_drain_waits_for_running_requests(engine: Engine, tmp_path: Path, config
 
 def test_drain_sees_a_request_that_the_gauges_do_not_show(engine: Engine, tmp_path: Path, config: str) -> None:
     """A lone request in its first step: vLLM's gauges say 0, its connection is open."""
-    one = control(tmp_path, config, Systemd())
+    group = control(tmp_path, config, Systemd())
     # the request, the front proxy that hands on one more, and the watchdog's own probe
     seen = iter([1, 1, 0, 1, 0, 1, 0, 0])
     asked: list[str] = []
@@ -105,8 +105,8 @@ def test_drain_sees_a_request_that_the_gauges_do_not_show(engine: Engine, tmp_pa
         asked.append(path)
         return next(seen)
 
-    one.connections = connections
-    outcome = one.apply("drained", "", 60)
+    group.connections = connections
+    outcome = group.apply("drained", "", 60)
     assert (outcome.in_flight, len(asked)) == (0, 8)
     assert set(asked) == {engine.path}
     late = control(tmp_path, config, Systemd())
@@ -158,18 +158,18 @@ def test_a_restart_that_waits_for_requests_takes_new_ones_again(
 ) -> None:
     assert serving_control.drained_restart("embed", 0) is None
     systemd, seen = Systemd(), []
-    one = control(tmp_path, config, systemd)
-    one.connections = lambda _path: seen.append((tmp_path / "draining").exists()) or 0
-    monkeypatch.setattr(serving_control, "of_group", lambda group, check: one)
+    engine_group = control(tmp_path, config, systemd)
+    engine_group.connections = lambda _path: seen.append((tmp_path / "draining").exists()) or 0
+    monkeypatch.setattr(serving_control, "of_group", lambda group, check: engine_group)
     restart = serving_control.drained_restart("embed", 30)
     assert restart is not None
     assert restart() == ""
     assert seen == [True, True]
     assert ["--no-block", "restart", "sparkthor-vllm.service"] in systemd.calls
     assert not (tmp_path / "draining").exists()
-    engine.metrics, one.runner = 'vllm:num_requests_running{engine="0"} 2.0\n', Systemd()
+    engine.metrics, engine_group.runner = 'vllm:num_requests_running{engine="0"} 2.0\n', Systemd()
     clock = iter(range(0, 1000, 10))
-    one.clock = lambda: float(next(clock))
+    engine_group.clock = lambda: float(next(clock))
     assert "2 requests are still running after 30 s" in restart()
 
 
@@ -199,33 +199,33 @@ def active(one: serving_control.Control) -> tuple[str, bool]:
 
 
 def test_a_group_gives_way_and_comes_back(pair: tuple[serving_control.Control, serving_control.Control]) -> None:
-    own, embed = pair
-    own.give_way("embed")
+    group, embed = pair
+    group.give_way("embed")
     embed.wake()
     # enabled still: a reboot brings it back, and the marker is gone by then
-    assert (active(own), active(embed)) == (("inactive", True), ("activating", False))
-    assert serving.asleep(own.markers) == "embed"
+    assert (active(group), active(embed)) == (("inactive", True), ("activating", False))
+    assert serving.asleep(group.markers) == "embed"
     # a site.yml meanwhile finds nothing to remove
-    assert not Path(own.draining).exists()
+    assert not Path(group.draining).exists()
     embed.fall_asleep()
-    own.come_back()
-    assert (active(own), active(embed)) == (("activating", True), ("inactive", False))
-    assert serving.maintenance(own.markers) is None
+    group.come_back()
+    assert (active(group), active(embed)) == (("activating", True), ("inactive", False))
+    assert serving.maintenance(group.markers) is None
     assert not [path for one in pair for path in [one.draining] if Path(path).exists()]
 
 
 def test_a_group_that_cannot_end_its_requests_goes_on(
     engine: Engine, pair: tuple[serving_control.Control, serving_control.Control]
 ) -> None:
-    own, _embed = pair
+    group, _embed = pair
     engine.metrics = 'vllm:num_requests_running{engine="0"} 2.0\n'
     clock = iter(range(0, 10000, 100))
-    own.clock = lambda: float(next(clock))
+    group.clock = lambda: float(next(clock))
     with pytest.raises(serving_control.ControlError, match="still running"):
-        own.give_way("embed")
-    assert active(own) == ("active", True)
-    assert serving.maintenance(own.markers) is None
-    assert not Path(own.draining).exists()
+        group.give_way("embed")
+    assert active(group) == ("active", True)
+    assert serving.maintenance(group.markers) is None
+    assert not Path(group.draining).exists()
 
 
 @pytest.mark.parametrize("state", ["started", "restarted", "awake"])
@@ -257,18 +257,18 @@ def test_a_start_ends_a_drain_and_what_was_to_follow(engine: Engine, tmp_path: P
     """Somebody drains and will stop; another takes requests again meanwhile: nothing is stopped."""
     engine.metrics = 'vllm:num_requests_running{engine="0"} 2.0\n'
     systemd = Systemd()
-    one = control(tmp_path, config, systemd)
+    group = control(tmp_path, config, systemd)
     entered, ended = threading.Event(), []
 
     def sleep(seconds: float) -> None:
         entered.set()
         time.sleep(0.01)
 
-    one.sleep = sleep
+    group.sleep = sleep
 
     def drain() -> None:
         try:
-            one.apply(state, "cables", 60)
+            group.apply(state, "cables", 60)
         except serving_control.ControlError as error:
             ended.append(str(error))
 
@@ -307,11 +307,11 @@ def test_one_at_a_time_moves_groups(tmp_path: Path) -> None:
 def test_nothing_sleeps_on_a_host_that_was_never_set_up(tmp_path: Path, check: bool) -> None:
     systemd = Systemd()
     systemd.unit["LoadState"] = "not-found"
-    own = control(tmp_path, str(tmp_path / "none.json"), systemd, check)
-    assert not own.apply("awake", "", 0).changed
+    group = control(tmp_path, str(tmp_path / "none.json"), systemd, check)
+    assert not group.apply("awake", "", 0).changed
     with pytest.raises(serving_control.ControlError, match="is not set up on this host"):
-        own.apply("started", "", 0)
+        group.apply("started", "", 0)
     # one that sleeps and cannot be woken is no success
-    Path(own.markers[-1]).write_text("asleep: embed serves\n")
+    Path(group.markers[-1]).write_text("asleep: embed serves\n")
     with pytest.raises(serving_control.ControlError, match="is not set up on this host"):
-        own.apply("awake", "", 0)
+        group.apply("awake", "", 0)

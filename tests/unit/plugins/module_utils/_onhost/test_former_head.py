@@ -105,17 +105,17 @@ def test_whoever_does_not_know_the_token_takes_no_head_down(answer: dict[str, An
 def test_a_head_proves_its_own_generation(tmp_path: Path) -> None:
     path, credentials = tmp_path / "cluster.json", tmp_path / "credentials"
     path.write_text(json.dumps(cluster(generation=4)))
-    own = former_head.Identity.read(str(path), token)
-    assert (own.generation, own.proof(NONCE)) == (4, proof(NONCE, "a", 4))
-    assert own.proof(NONCE) != own.proof("1" * 32)
-    assert own.proofs(NONCE) == {"proof": own.proof(NONCE)}
+    identity = former_head.Identity.read(str(path), token)
+    assert (identity.generation, identity.proof(NONCE)) == (4, proof(NONCE, "a", 4))
+    assert identity.proof(NONCE) != identity.proof("1" * 32)
+    assert identity.proofs(NONCE) == {"proof": identity.proof(NONCE)}
     path.write_text(json.dumps(cluster(generation=4, machines={"a": "m1"})))
     both = former_head.Identity.read(str(path), token).proofs(NONCE)
-    assert both == {"proof": own.proof(NONCE), "machine_proof": proof(NONCE, "m1", 4)}
-    assert own.proofs("") == {}
-    assert TOKEN not in repr(own)
+    assert both == {"proof": identity.proof(NONCE), "machine_proof": proof(NONCE, "m1", 4)}
+    assert identity.proofs("") == {}
+    assert TOKEN not in repr(identity)
     for no_question in ("", "x" * 32, NONCE + "0", "nonce=" + NONCE):
-        assert own.proof(no_question) == ""
+        assert identity.proof(no_question) == ""
     assert former_head.Identity.read(str(path), str).proof(NONCE) == ""
     credentials.mkdir()
     (credentials / "ray_token").write_text(f"{TOKEN}\n")

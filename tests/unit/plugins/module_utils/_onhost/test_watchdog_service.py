@@ -31,23 +31,23 @@ from tests.unit.plugins.module_utils.serving_head import Engine, Systemd, make_s
 
 def test_service_serves_then_restarts_a_broken_engine(engine: Engine, tmp_path: Path, config: str) -> None:
     systemd = Systemd()
-    one, said = make_service(tmp_path, config, systemd)
+    watchdog, said = make_service(tmp_path, config, systemd)
     (tmp_path / "starts.json").write_text('{"starts": 4}')
-    assert one.round().state == "loading"
-    settle(one)
-    assert one.round().line == "serving"
+    assert watchdog.round().state == "loading"
+    settle(watchdog)
+    assert watchdog.round().line == "serving"
     assert not (tmp_path / "starts.json").exists()
     state = json.loads((tmp_path / "run/state.json").read_text())
     assert state["healthy"] is True
     assert state["completion"]["latency"] is not None
     assert 'state="serving"} 1' in (tmp_path / "run/metrics.prom").read_text()
     engine.status = 500
-    one.machine.probe_ended_at = float("-inf")
-    one.round()
-    settle(one)
-    assert one.round().state == "degraded"
-    settle(one)
-    assert one.round().restart == "completion"
+    watchdog.machine.probe_ended_at = float("-inf")
+    watchdog.round()
+    settle(watchdog)
+    assert watchdog.round().state == "degraded"
+    settle(watchdog)
+    assert watchdog.round().restart == "completion"
     assert [call for call in systemd.calls if "kill" in call or "restart" in call] == [
         ["kill", "--signal=SIGKILL", "sparkthor-vllm.service"],
         ["--no-block", "restart", "sparkthor-vllm.service"],
@@ -69,17 +69,17 @@ def watched(tmp_path: Path, config: str, **more: Any) -> tuple[service.Service, 
 
 def test_a_load_is_timed_and_the_next_one_estimated(tmp_path: Path, config: str) -> None:
     socket, now = json.loads(Path(config).read_text())["socket"], [50.0]
-    one, systemd, said = watched(tmp_path, config, clock=lambda: now[0], wall=lambda: 7.0)
+    watchdog, systemd, said = watched(tmp_path, config, clock=lambda: now[0], wall=lambda: 7.0)
     systemd.unit["ExecMainStartTimestampMonotonic"] = "40000000"
-    assert one.round().line.startswith("loading: 20 % · loading weights")
+    assert watchdog.round().line.startswith("loading: 20 % · loading weights")
     state = json.loads((tmp_path / "run/state.json").read_text())
     assert (state["load"]["stage"], state["load"]["seconds"], state["load"]["left"]) == ("loading weights", 10.0, None)
     now[0] = 100.0
     with Engine(socket).server as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        one.round()
-        settle(one)
-        assert one.round().line == "serving"
+        watchdog.round()
+        settle(watchdog)
+        assert watchdog.round().line == "serving"
         server.shutdown()
     [load] = json.loads((tmp_path / "lasting/loads.json").read_text())["loads"]
     assert (load["seconds"], load["stages"], load["ended"]) == (60.0, {"loading weights": 10.0}, 7.0)
@@ -100,17 +100,17 @@ def test_an_engine_that_served_before_its_watchdog_came_is_no_load(engine: Engin
     assert not (tmp_path / "lasting/loads.json").exists()
 
 
-def hung(engine: Engine, one: service.Service) -> None:
+def hung(engine: Engine, watchdog: service.Service) -> None:
     """Two completions in a row that fail."""
-    one.round()
-    settle(one)
-    one.round()
+    watchdog.round()
+    settle(watchdog)
+    watchdog.round()
     engine.status = 500
-    one.machine.probe_ended_at = float("-inf")
-    one.round()
-    settle(one)
-    one.round()
-    settle(one)
+    watchdog.machine.probe_ended_at = float("-inf")
+    watchdog.round()
+    settle(watchdog)
+    watchdog.round()
+    settle(watchdog)
 
 
 def test_what_the_ranks_do_is_kept_before_the_restart(engine: Engine, tmp_path: Path, config: str) -> None:
@@ -186,42 +186,42 @@ def test_what_an_engine_answered_is_not_said_of_the_next_one(engine: Engine, tmp
 def test_a_completion_of_an_engine_is_not_said_of_the_next_one(engine: Engine, tmp_path: Path, config: str) -> None:
     """A play restarts the unit between two rounds, after the old engine answered."""
     systemd = Systemd()
-    one, _said = make_service(tmp_path, config, systemd)
-    one.round()
-    settle(one)
+    watchdog, _said = make_service(tmp_path, config, systemd)
+    watchdog.round()
+    settle(watchdog)
     systemd.unit["InvocationID"] = "bbb"
-    assert one.round().state == "loading"
-    assert not one.machine.served
-    settle(one)
-    assert one.round().line == "serving"
+    assert watchdog.round().state == "loading"
+    assert not watchdog.machine.served
+    settle(watchdog)
+    assert watchdog.round().line == "serving"
 
 
 def test_an_engine_that_somebody_started_since_the_look_is_not_restarted(
     engine: Engine, tmp_path: Path, config: str
 ) -> None:
     systemd = Systemd()
-    one, _said = make_service(tmp_path, config, systemd)
-    one.round()
-    settle(one)
-    one.round()
+    watchdog, _said = make_service(tmp_path, config, systemd)
+    watchdog.round()
+    settle(watchdog)
+    watchdog.round()
     engine.status = 500
-    one.machine.probe_ended_at = float("-inf")
-    one.round()
-    settle(one)
-    one.round()
-    settle(one)
-    look, acts = one.observe, len(systemd.calls)
+    watchdog.machine.probe_ended_at = float("-inf")
+    watchdog.round()
+    settle(watchdog)
+    watchdog.round()
+    settle(watchdog)
+    look, acts = watchdog.observe, len(systemd.calls)
 
     def slow() -> service.observation.Observation | None:
         seen = look()
         systemd.unit["InvocationID"] = "bbb"
         return seen
 
-    one.observe = slow  # type: ignore[method-assign]
-    assert one.round().restart == "completion"
+    watchdog.observe = slow  # type: ignore[method-assign]
+    assert watchdog.round().restart == "completion"
     assert systemd.calls[acts:] == []
-    one.observe = look  # type: ignore[method-assign]
-    assert one.round().state == "loading"
+    watchdog.observe = look  # type: ignore[method-assign]
+    assert watchdog.round().state == "loading"
 
 
 def test_ranks_without_ray_are_what_the_heads_program_publishes(tmp_path: Path) -> None:
@@ -234,16 +234,16 @@ def test_ranks_without_ray_are_what_the_heads_program_publishes(tmp_path: Path) 
 
 def test_service_goes_on_after_its_own_death(engine: Engine, tmp_path: Path, config: str) -> None:
     systemd = Systemd()
-    one, _said = make_service(tmp_path, config, systemd)
-    one.round()
-    settle(one)
-    one.round()
+    watchdog, _said = make_service(tmp_path, config, systemd)
+    watchdog.round()
+    settle(watchdog)
+    watchdog.round()
     two, said = make_service(tmp_path, config, systemd)
     two.take_up()
     decision = two.round()
     assert (decision.state, decision.healthy) == ("serving", True)
     assert systemd.calls == []
-    assert two.since == pytest.approx(one.since, abs=0.01)
+    assert two.since == pytest.approx(watchdog.since, abs=0.01)
     assert said == ["serving"]
 
 
@@ -251,16 +251,16 @@ def test_service_lives_with_a_full_disk_and_a_silent_systemd(
     engine: Engine, tmp_path: Path, config: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     systemd = Systemd()
-    one, said = make_service(tmp_path, config, systemd)
+    watchdog, said = make_service(tmp_path, config, systemd)
 
     def full(path: str, content: str, mode: int = 0o644) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(service.serving, "write_file", full)
-    assert one.round() is not None
+    assert watchdog.round() is not None
     assert any("No space left" in line for line in said)
-    one.runner = lambda argv, seconds: (124, "", "timeout")
-    assert one.round() is None
+    watchdog.runner = lambda argv, seconds: (124, "", "timeout")
+    assert watchdog.round() is None
     assert said[-1].startswith("systemd gives no answer")
 
 
@@ -276,15 +276,15 @@ def test_service_leaves_a_host_out_and_takes_it_in_again(engine: Engine, tmp_pat
     alive = {"10.0.0.1": "n1"}
     now = [1000.0]
     marker = tmp_path / "run/degraded.json"
-    one, said = make_service(
+    watchdog, said = make_service(
         tmp_path, config, systemd, ranks=lambda _config: dict(alive), clock=lambda: now[0], degraded_path=str(marker)
     )
-    assert one.round().line == "degraded: waiting for spark-02"
-    assert one.served_model == "tiny"
+    assert watchdog.round().line == "degraded: waiting for spark-02"
+    assert watchdog.served_model == "tiny"
     now[0] += 61
-    assert one.round().restart == "degraded"
+    assert watchdog.round().restart == "degraded"
     assert json.loads(marker.read_text()) == {"without": {"10.0.0.2": "spark-02"}}
-    assert one.served_model == "small"
+    assert watchdog.served_model == "small"
     assert said[-1] == "restarting: spark-02 stayed away for 60 s: serving without (restart, cause: degraded)"
     # another life of the watchdog goes on with it
     two, _said = make_service(
@@ -323,26 +323,26 @@ def test_nobody_is_left_out_of_another_cluster(
     alive = {address: f"n{address}" for address in expected}
     now = [1000.0]
     systemd = Systemd()
-    one, _said = make_service(
+    watchdog, _said = make_service(
         *(tmp_path, config, systemd),
         ranks=lambda _config: dict(alive),
         clock=lambda: now[0],
         degraded_path=str(marker),
     )
-    one.take_up()
-    assert one.machine.without == ()
+    watchdog.take_up()
+    assert watchdog.machine.without == ()
     # the unit's preparation and its gate read the file
     assert not marker.exists()
-    one.round()
-    settle(one)
+    watchdog.round()
+    settle(watchdog)
     now[0] += 2
-    assert one.round().state == "serving"
-    assert one.served_model == "tiny"
+    assert watchdog.round().state == "serving"
+    assert watchdog.served_model == "tiny"
     lost = next(address for address in expected if address != "10.0.0.1")
     del alive[lost]
     for _round in range(2):
         now[0] += 2
-        decision = one.round()
+        decision = watchdog.round()
     assert decision.restart == "lost_rank"
 
 
@@ -371,14 +371,14 @@ def test_service_of_a_former_head_keeps_still(engine: Engine, tmp_path: Path, co
 
     now = [1000.0]
     # its Ray stays down, so there is nobody to ask for the ranks
-    one, said = make_service(
+    watchdog, said = make_service(
         tmp_path, config, systemd, ranks=lambda _config: None, successor=successor, clock=lambda: now[0]
     )
-    assert one.round().line == "starting: preparing the nodes"
-    assert one.round().line == "starting: preparing the nodes"
+    assert watchdog.round().line == "starting: preparing the nodes"
+    assert watchdog.round().line == "starting: preparing the nodes"
     assert asked == [True, False], "not in every round"
     now[0] += 31
-    assert one.round().line == "stopped: spark-02 was declared head"
+    assert watchdog.round().line == "stopped: spark-02 was declared head"
     assert said[-1] == "stopped: spark-02 was declared head"
     assert systemd.calls == []
 
@@ -403,18 +403,18 @@ def stalled(tmp_path: Path, config: str, signs: Any) -> tuple[service.Service, l
     Path(config).write_text(json.dumps(data))
     now = [1000.0]
     ranks = {"10.0.0.1": "n1", "10.0.0.2": "n2"}
-    one, said = make_service(
+    watchdog, said = make_service(
         tmp_path, config, Systemd(), ranks=lambda _config: ranks, signs=signs, clock=lambda: now[0]
     )
-    one.round()
-    settle(one)
+    watchdog.round()
+    settle(watchdog)
     now[0] += 2
-    assert one.round().line == "serving"
-    return one, said, now
+    assert watchdog.round().line == "serving"
+    return watchdog, said, now
 
 
 @contextlib.contextmanager
-def hanging(engine: Engine, one: service.Service) -> Iterator[None]:
+def hanging(engine: Engine, watchdog: service.Service) -> Iterator[None]:
     """A client that waits for its answer."""
     engine.delay = 30
     with contextlib.closing(peer.opened(peer.unix(engine.path), 10)) as client:
@@ -423,7 +423,7 @@ def hanging(engine: Engine, one: service.Service) -> Iterator[None]:
             yield
         finally:
             engine.released.set()
-            settle(one)
+            settle(watchdog)
             client.getresponse().read()
 
 
@@ -436,15 +436,15 @@ def test_hosts_are_asked_for_signs_of_life_only_while_a_token_is_overdue(
         asked.append(dict(ranks))
         return {"spark-01": patience.Signs(cores=1.0)}
 
-    one, _said, now = stalled(tmp_path, config, signs)
-    with hanging(engine, one):
+    watchdog, _said, now = stalled(tmp_path, config, signs)
+    with hanging(engine, watchdog):
         for _unused in range(3):
             now[0] += 2
-            one.round()
+            watchdog.round()
         assert asked == []
         for _unused in range(7):
             now[0] += 2
-            decision = one.round()
+            decision = watchdog.round()
         assert asked == [{"10.0.0.1": "n1", "10.0.0.2": "n2"}] * 2  # every 6 s
         assert (decision.state, decision.healthy) == ("serving", True)
         assert "slow: no token for" in decision.detail
@@ -455,7 +455,7 @@ def test_hosts_are_asked_for_signs_of_life_only_while_a_token_is_overdue(
         assert "sparkthor_serving_stall_seconds 1" in (tmp_path / "run/metrics.prom").read_text()
     engine.metrics = engine.metrics.replace("1.0", "2.0")
     now[0] += 2
-    one.round()
+    watchdog.round()
     assert json.loads((tmp_path / "run/state.json").read_text())["stall"]["overdue"] is False
 
 
@@ -468,16 +468,16 @@ def test_hanging_processes_are_looked_for_only_while_a_token_is_overdue(
         asked.append(tuple(units))
         return {812: "VLLM::EngineCore"}
 
-    one, _said, now = stalled(tmp_path, config, None)
+    watchdog, _said, now = stalled(tmp_path, config, None)
     monkeypatch.setattr(service.life, "in_the_kernel", in_the_kernel)
-    with hanging(engine, one):
+    with hanging(engine, watchdog):
         for _unused in range(3):
             now[0] += 2
-            one.round()
+            watchdog.round()
         assert asked == []
         for _unused in range(12):
             now[0] += 2
-            decision = one.round()
+            decision = watchdog.round()
     assert set(asked) == {("sparkthor-vllm.service", "sparkthor-ray.service")}
     assert decision.healthy
     assert "VLLM::EngineCore (process 812) hangs in the kernel" in decision.detail
@@ -487,13 +487,13 @@ def test_signs_that_cannot_be_read_are_unknown_and_said_once(engine: Engine, tmp
     def signs(_config: Any, _ranks: Any) -> dict[str, patience.Signs]:
         raise RuntimeError("odd answer")
 
-    one, said, now = stalled(tmp_path, config, signs)
-    with hanging(engine, one):
+    watchdog, said, now = stalled(tmp_path, config, signs)
+    with hanging(engine, watchdog):
         for _unused in range(12):
             now[0] += 2
-            one.round()
+            watchdog.round()
     assert said.count("the ranks' signs of life cannot be read: odd answer") == 1
-    assert one.machine.verdict.kind == patience.UNKNOWN
+    assert watchdog.machine.verdict.kind == patience.UNKNOWN
 
 
 @pytest.mark.parametrize(("answers", "restarts"), [([True, False], {}), ([True, True], {"lost_rank": 1})])
@@ -517,15 +517,15 @@ def test_a_rank_that_ended_is_asked_for_again_before_anything_is_done(
 def test_health_socket(engine: Engine, tmp_path: Path, config: str) -> None:
     walls = [1_000_000.0]
     identity = former_head.Identity("spark-01", "one", 3, "a-token")
-    one, _said = make_service(tmp_path, config, Systemd(), wall=lambda: walls[0], identity=lambda: identity)
+    watchdog, _said = make_service(tmp_path, config, Systemd(), wall=lambda: walls[0], identity=lambda: identity)
     path = str(tmp_path / "health.sock")
     server = service.HealthServer(path)
-    server.service = one
+    server.service = watchdog
     with servers.serving(server):
         assert serving.request(path, "GET", "/health", 5)[0] == 503
-        one.round()
-        settle(one)
-        one.round()
+        watchdog.round()
+        settle(watchdog)
+        watchdog.round()
         status, text = serving.request(path, "GET", "/health?x=1", 5)
         assert (status, json.loads(text)["status"]) == (200, "serving")
         assert (json.loads(text)["generation"], "proof" in json.loads(text)) == (3, False)

@@ -116,15 +116,15 @@ def test_groups_beside_that_are_there_are_part_of_the_way_back(tmp_path: Path) -
     for name in ("embed", "late"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "serving.json").write_text("{}")
-    own = ["/etc/sparkthor/vllm.yaml", "/etc/systemd/system/sparkthor-vllm.service"]
+    paths = ["/etc/sparkthor/vllm.yaml", "/etc/systemd/system/sparkthor-vllm.service"]
     embed = ["/etc/sparkthor/beside/embed/vllm.yaml", "/etc/systemd/system/sparkthor-vllm-embed.service"]
     gone = ["/etc/sparkthor/beside/gone/vllm.yaml", "/etc/systemd/system/sparkthor-vllm-gone.service"]
     # an upgrade that brings a group keeps what served before, and names the files of that group
     coming = {"/etc/sparkthor/beside/late/vllm.yaml": kept.Item()}
-    one = kept.Kept("a", {}, {**{path: kept.Item("x") for path in (*own, *embed, *gone)}, **coming})
+    one = kept.Kept("a", {}, {**{path: kept.Item("x") for path in (*paths, *embed, *gone)}, **coming})
     there = str(tmp_path / "*" / "serving.json")
     assert kept.beside(one, there) == (["embed"], ["late"])
-    assert list(kept.without_former(one, there).items) == [*own, *embed]
+    assert list(kept.without_former(one, there).items) == [*paths, *embed]
     changed = kept.Change("/etc/sparkthor/beside/embed/serving.json", "a", "b", kept.Item("x"))
     assert kept.restarts([changed]) == ["sparkthor-watchdog-embed.service"]
 
@@ -266,25 +266,25 @@ def test_what_an_image_needs(host: Host, monkeypatch: pytest.MonkeyPatch, tmp_pa
     unit.write_text("ExecStart=/usr/local/lib/sparkthor/sparkthor_host container run ray\n")
     config.write_text(json.dumps({"image": "sha256:1", "versions": {"vllm": "0.33"}}))
     kept.keep("c", [str(config), str(unit)], host.good)
-    [one] = kept.read(host.good)
-    assert (one.about["runtime"], one.about["versions"]) == ("container", {"vllm": "0.33"})
+    [configuration] = kept.read(host.good)
+    assert (configuration.about["runtime"], configuration.about["versions"]) == ("container", {"vllm": "0.33"})
     # Docker is asked about images alone, and would refuse a folder's name
     assert kept.needed(host.good) == ([], ["sha256:1"])
-    assert kept.differences(one, [], host.good, lambda image: image == "sha256:1") == []
+    assert kept.differences(configuration, [], host.good, lambda image: image == "sha256:1") == []
     with pytest.raises(kept.KeptError, match="sha256:1"):
-        kept.differences(one, [], host.good, lambda _image: False)
+        kept.differences(configuration, [], host.good, lambda _image: False)
 
 
 def test_other_hosts_and_another_executor_are_no_matter_of_files(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "describe", lambda _items: {"hosts": ["a", "b"], "executor": "ray"})
     host.keep("a")
-    one = kept.choose("a", host.good)
-    assert kept.differences(one, ["b", "a"], host.good) == []
+    configuration = kept.choose("a", host.good)
+    assert kept.differences(configuration, ["b", "a"], host.good) == []
     with pytest.raises(kept.KeptError, match="served on the hosts a, b, and the inventory has a, b, c"):
-        kept.differences(one, ["a", "b", "c"], host.good)
+        kept.differences(configuration, ["a", "b", "c"], host.good)
     monkeypatch.setattr(kept, "executor", lambda: "mp")
     with pytest.raises(kept.KeptError, match="vllm_serve_executor: ray"):
-        kept.differences(one, ["a", "b"], host.good)
+        kept.differences(configuration, ["a", "b"], host.good)
 
 
 def test_a_name_that_nobody_knows_shows_those_that_are(host: Host) -> None:

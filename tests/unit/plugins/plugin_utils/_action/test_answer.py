@@ -100,22 +100,22 @@ class Controller:
         with contextlib.suppress(AnsibleActionFail):
             action.run(task_vars=given)
 
-    def read(self, gather: str, one: Any, other: Any) -> None:
-        own = {"a": one.get("ansible_facts"), "b": other.get("ansible_facts")}
+    def read(self, gather: str, first: Any, other: Any) -> None:
+        own = {"a": first.get("ansible_facts"), "b": other.get("ansible_facts")}
         facts = tuple({"ansible_facts": value} if value else {} for value in own.values())
         match gather:
             case "facts":
-                self.act(cluster_plan, one, other, {"stage": "facts", "nodes": "registered"}, facts)
+                self.act(cluster_plan, first, other, {"stage": "facts", "nodes": "registered"}, facts)
             case "status":
-                self.act(cluster_report, one, other, {"nodes": "registered"}, ({}, {}))
+                self.act(cluster_report, first, other, {"nodes": "registered"}, ({}, {}))
                 page = {"nodes": "registered", "format": "html", "path": str(self.home / "page.html")}
-                self.act(cluster_report, one, other, page, ({}, {}))
+                self.act(cluster_report, first, other, page, ({}, {}))
             case "evidence":
-                self.act(doctor, one, other, {"evidence": "registered"}, ({}, {}))
+                self.act(doctor, first, other, {"evidence": "registered"}, ({}, {}))
             case "probe":
                 fabric = {name: dict(entry) for name, entry in self.fabric.items()}
                 node = tuple({"ansible_facts": told("facts", number)["ansible_facts"]} for number in (1, 2))
-                self.act(cluster_plan, one, other, {"stage": "hosts", "fabric": fabric, "probes": "registered"}, node)
+                self.act(cluster_plan, first, other, {"stage": "hosts", "fabric": fabric, "probes": "registered"}, node)
 
     fabric: dict[str, Any]
 

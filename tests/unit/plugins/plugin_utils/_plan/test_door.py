@@ -193,22 +193,22 @@ def test_ray_leaves_the_port_between_heads_free_where_there_are_several(variable
 
 def with_beside(variables, host="c", **given):
     """The same with a group beside small_a, on its head."""
-    own = of_group(variables, host, **given)
+    facts = of_group(variables, host, **given)
     small = {"model": "emb", "served_model_name": "embed", "models": [{"name": "emb"}], "args": {}, "max_model_len": 64}
     beside = {
-        **own["sparkthor_cluster"],
+        **facts["sparkthor_cluster"],
         **{"group": "embed", "head": "c", "hosts": ["c"], "kinds": {"c": "spark"}, "head_address": "10.100.0.3"},
         **{"serving": small, "tensor_parallel": 1, "pipeline_parallel": 1, "runtime": "venv"},
         "executor": "mp",
         "given": {"vllm_serve_door_port": 8002, "vllm_serve_group_port": 29503, "vllm_serve_recipe": "r"},
     }
     offer = {"group": "embed", "head": "c", "names": ["embed"], "model": "emb", "fallback": "", "port": 8002}
-    own["sparkthor_cluster"] = {
-        **own["sparkthor_cluster"],
+    facts["sparkthor_cluster"] = {
+        **facts["sparkthor_cluster"],
         **{"groups": [*GROUPS, offer], "beside": {"embed": beside} if host == "c" else {}},
         "revisions": {"emb": "emb@1"},
     }
-    return own
+    return facts
 
 
 def test_a_group_beside_another_has_a_server_of_its_own_behind_the_doors(variables):

@@ -99,13 +99,13 @@ def test_list_and_show() -> None:
 
 
 def test_a_recipe_for_an_image_of_its_own_is_not_refused_for_its_options(tmp_path: Path) -> None:
-    own = {**GOOD, "container": "ghcr.io/someone/vllm:1", "command": GOOD["command"] + " --gdn-decode-kernel b12x"}
-    (tmp_path / "own.yaml").write_text(yaml.safe_dump(own))
+    recipe = {**GOOD, "container": "ghcr.io/someone/vllm:1", "command": GOOD["command"] + " --gdn-decode-kernel b12x"}
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump(recipe))
     (row,) = catalogue.check(str(tmp_path / "own.yaml"))
     assert (row["verdict"], row["acknowledge"]) == ("planned", [])
     assert "--gdn-decode-kernel" in row["command"]
     assert "unknown here: gdn-decode-kernel" in "\n".join(catalogue.lines([row]))
-    (tmp_path / "vllm.yaml").write_text(yaml.safe_dump({**own, "container": "vllm/vllm-openai:v0.33.0"}))
+    (tmp_path / "vllm.yaml").write_text(yaml.safe_dump({**recipe, "container": "vllm/vllm-openai:v0.33.0"}))
     (row,) = catalogue.check(str(tmp_path / "vllm.yaml"))
     assert (row["verdict"], row["kind"]) == ("refused", "arguments")
 
@@ -126,19 +126,19 @@ def test_what_was_measured_ranks_before_what_is_planned_and_no_acknowledgement_b
         told = {"verdict": catalogue.PLANNED, "acknowledge": [], **more}
         return {"name": name, "tokens_per_second": [planned, 2 * planned], "measured": list(measured), **told}
 
-    one = {"tokens_per_second": 97.7, "streams": 1}
+    speed = {"tokens_per_second": 97.7, "streams": 1}
     rows = [
         row("planned", 50.0),
-        row("measured", 20.0, one, {**one, "streams": 8, "tokens_per_second": 500}),
-        row("of other weights", 30.0, {**one, "weights": "of another owner"}),
+        row("measured", 20.0, speed, {**speed, "streams": 8, "tokens_per_second": 500}),
+        row("of other weights", 30.0, {**speed, "weights": "of another owner"}),
         row("acknowledged", 200.0, acknowledge=["trust-remote-code"]),
         row("refused", 300.0, verdict=catalogue.REFUSED),
         row("unknown", 0.0),
     ]
-    assert [one["name"] for one in catalogue.fastest(rows)] == [
+    assert [speed["name"] for speed in catalogue.fastest(rows)] == [
         *("measured", "planned", "of other weights", "acknowledged"),
     ]
-    assert [catalogue.row_speed(one) for one in rows[:3]] == [50.0, 97.7, 30.0]
+    assert [catalogue.row_speed(speed) for speed in rows[:3]] == [50.0, 97.7, 30.0]
 
 
 def test_the_chosen_row_says_what_would_be_faster() -> None:

@@ -33,13 +33,13 @@ def test_thresholds_that_mean_nothing_are_refused(own, words):
         verify.thresholds(["spark"], own)
 
 
-def judged(fabric, hosts, results, own=None, speeds=None, lan=False):
+def judged(fabric, hosts, results, given=None, speeds=None, lan=False):
     tests = [test for host in hosts for test in measurements.link_tests(fabric, hosts, {})[host]]
     complete = {test["id"]: {"id": test["id"], "how": "tcp", "gbits": 30.0, "mtu": 9000} for test in tests}
     complete.update(results)
     kinds = dict.fromkeys(hosts, "spark")
     lines = verify.link_lines(
-        tests, complete, {"kinds": kinds, "topology": "lan" if lan else "direct"}, own or {}, speeds or {}, {}
+        tests, complete, {"kinds": kinds, "topology": "lan" if lan else "direct"}, given or {}, speeds or {}, {}
     )
     return lines, verify.shared_ports(lines, tests)
 
@@ -176,14 +176,14 @@ def test_an_executor_without_ray_needs_none():
 
 
 def run(speed=20.0, ttft=0.5, eight=80.0):
-    one = {
+    single = {
         "tokens_per_second": speed,
         "decode_tokens_per_second": speed,
         "ttft_seconds": ttft,
         "ttft_max_seconds": ttft,
     }
-    more = {**one, "tokens_per_second": eight}
-    return {"completion": {"tokens": 5, "seconds": 0.4}, "streams": {"1": one, "8": more}}
+    more = {**single, "tokens_per_second": eight}
+    return {"completion": {"tokens": 5, "seconds": 0.4}, "streams": {"1": single, "8": more}}
 
 
 @pytest.mark.parametrize(
