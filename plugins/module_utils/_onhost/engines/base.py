@@ -180,7 +180,8 @@ class EngineOnHost:
         """The command with the options that the text of its configuration has, in place of the file."""
         at = list(command).index("--config")
         words: list[str] = []
-        for line in text.splitlines():
+        # other signs that end a line may stand in a value
+        for line in text.split("\n"):
             name, colon, value = line.partition(": ")
             if not colon or name.startswith("#"):
                 continue

@@ -18,7 +18,11 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.llama_cpp import LLAMA_CPP
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import cache_folders
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import llama_cpp_args
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import (
+    free_options,
+    llama_cpp_args,
+    llama_cpp_trust,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import (
     Abilities,
     PlannedEngine,
@@ -145,7 +149,7 @@ class PlannedLlamaCpp(PlannedEngine):
         return {}
 
     def to_acknowledge(self, args: Mapping[str, Any]) -> list[str]:
-        return [name for name in llama_cpp_args.checked(args, "args") if llama_cpp_args.dangers({name: args}, ())]
+        return free_options.bound(llama_cpp_args.checked(args, "args"), llama_cpp_trust.free_in_llama_cpp)
 
     def option_problems(self, asked: Mapping[str, Any], table: Mapping[str, Any]) -> list[Finding]:
         return []
@@ -194,10 +198,9 @@ def _arguments(data: Mapping[str, Any], own: Mapping[str, Any], acknowledged: Se
     """The recipe's arguments and the user's, which win; null takes one away."""
     theirs = llama_cpp_args.checked(data["args"], f"recipe {data['name']}: args")
     ours = llama_cpp_args.checked(own.get("args") or {}, "vllm_serve_args")
-    args = {name: value for name, value in {**theirs, **ours}.items() if value is not None}
-    if problems := llama_cpp_args.dangers(args, acknowledged):
-        raise RecipeError(f"recipe {data['name']}: {'; '.join(problems)}", "arguments")
-    return args
+    return free_options.of_both(
+        data["name"], theirs, ours, acknowledged, llama_cpp_trust.free_in_llama_cpp, LLAMA_CPP.title
+    )
 
 
 def _one_gpu_each(data: Mapping[str, Any], hosts: Sequence[str], gpus: Any, own: Mapping[str, Any]) -> None:

@@ -1,18 +1,21 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""llama.cpp's options: which the role decides, which are dangerous, and which decide sizes. Pure."""
+"""llama.cpp's options: which the role decides, and which decide sizes. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 
 #: options that the role itself decides, by all their names, with what to set instead
 OWNED: dict[str, str] = {
-    **dict.fromkeys(("model", "m", "hf-repo", "hf", "hf-file", "model-url", "mu"), "vllm_serve_model"),
+    **dict.fromkeys(
+        ("model", "m", "hf-repo", "hf", "hfr", "hf-file", "hff", "model-url", "mu", "docker-repo", "dr"),
+        "vllm_serve_model",
+    ),
     **dict.fromkeys(("alias", "a"), "vllm_serve_served_model_name"),
     **dict.fromkeys(("ctx-size", "c"), "vllm_serve_max_model_len, the length of one request"),
     "host": "vllm_serve_listen (the front proxy listens; the engine itself is reached by its socket)",
@@ -25,14 +28,13 @@ OWNED: dict[str, str] = {
     "metrics": "nothing: the watchdog reads them",
     **dict.fromkeys(("offline", "no-ui", "version", "help"), "nothing: it is always so"),
 }
-#: what runs code, reads files that a request names, talks to another host, or changes what is served while it serves
-_DANGEROUS = re.compile(
-    r"tools|agent|ui-mcp-proxy|media-path|path|props|slot-save-path|models-.*|mmproj-url|lora-init-without-apply|"
-    r"model-draft-url|hf-repo-.*|hfd|hfv|rpc-.*"
-)
+#: control characters, and what else some reader takes for the end of a line
+_NOT_ONE_LINE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
-#: other names of options that decide sizes
+#: other names of options that decide sizes, and short ones, which our file does not take
 _SAME = {
+    **{"fa": "flash-attn", "t": "threads", "tb": "threads-batch", "b": "batch-size", "ot": "override-tensor"},
+    **{"cmoe": "cpu-moe", "ncmoe": "n-cpu-moe", "sm": "split-mode", "mg": "main-gpu", "dev": "device"},
     **{"np": "parallel", "ub": "ubatch-size", "ctk": "cache-type-k", "ctv": "cache-type-v", "cram": "cache-ram"},
     "ngl": "gpu-layers",
     "n-gpu-layers": "gpu-layers",
@@ -54,7 +56,7 @@ def checked(args: Mapping[str, Any], where: str) -> dict[str, Any]:
         if isinstance(value, (list, Mapping)):
             raise RecipeError(f"{where}: {key} holds {type(value).__name__}; give a flag or one value", "arguments")
         text = str(value)
-        if isinstance(value, str) and (re.match(r"\s*-(?![\d.]+\s*\Z)", text) or re.search(r"[\x00-\x1f]", text)):
+        if isinstance(value, str) and (re.match(r"\s*-(?![\d.]+\s*\Z)", text) or _NOT_ONE_LINE.search(text)):
             raise RecipeError(
                 f"{where}: {key}={value!r} begins with a dash or holds a control character; correct it", "arguments"
             )
@@ -69,15 +71,6 @@ def checked(args: Mapping[str, Any], where: str) -> dict[str, Any]:
             raise RecipeError(f"{where}: {key} is given twice, in two spellings; keep one", "arguments")
         found[name] = value
     return found
-
-
-def dangers(args: Mapping[str, Any], acknowledged: Collection[str]) -> list[str]:
-    """What of the arguments needs the inventory's own word."""
-    return [
-        f"{name} is dangerous: list it in vllm_serve_acknowledged if you want it"
-        for name, value in args.items()
-        if value is not False and _DANGEROUS.fullmatch(name) and name not in acknowledged
-    ]
 
 
 def sizes(args: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,11 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import patience, sizing_options
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import OFFLINE, WORK_DIR, cache_folders
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import sglang_args, sglang_trust
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import (
+    free_options,
+    sglang_args,
+    sglang_trust,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import Abilities, PlannedEngine
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
@@ -188,7 +192,7 @@ class PlannedSglang(PlannedEngine):
         }
 
     def to_acknowledge(self, args: Mapping[str, Any]) -> list[str]:
-        return sglang_trust.bound(args)
+        return free_options.bound(args, sglang_trust.free_in_sglang)
 
     def option_problems(self, asked: Mapping[str, Any], table: Mapping[str, Any]) -> list[Finding]:
         return sglang_args.problems(asked["arguments"], table)
@@ -205,12 +209,7 @@ def _arguments(data: Mapping[str, Any], own: Mapping[str, Any], acknowledged: Se
     """The recipe's arguments and the user's, which win; null takes one away."""
     theirs = sglang_args.checked(data["args"], f"recipe {data['name']}: args")
     ours = sglang_args.checked(own.get("args") or {}, "vllm_serve_args")
-    args = {name: value for name, value in {**theirs, **ours}.items() if value is not None}
-    for where, given in ((f"recipe {data['name']}: args", theirs), ("vllm_serve_args", ours)):
-        told = {name: args[name] for name in given if name in args and (given is ours or name not in ours)}
-        if problems := sglang_trust.dangers(told, acknowledged):
-            raise RecipeError(f"{where}: {'; '.join(problems)}", "arguments")
-    return args
+    return free_options.of_both(data["name"], theirs, ours, acknowledged, sglang_trust.free_in_sglang, SGLANG.title)
 
 
 def _split_arguments(args: dict[str, Any]) -> dict[str, Any]:

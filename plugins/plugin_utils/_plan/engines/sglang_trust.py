@@ -11,10 +11,7 @@ whole.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
 from typing import Any
-
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import secret_name
 
 _FREE = re.compile(
     # kernels
@@ -62,31 +59,7 @@ _WORDS = {
 }
 
 
-def dangers(args: Mapping[str, Any], acknowledged: Collection[str]) -> list[str]:
-    """What of the arguments needs the inventory's own word, or is a secret: what, and what to do."""
-    known = {str(name).strip().lstrip("-").replace("_", "-") for name in acknowledged}
-    found = []
-    for name, value in args.items():
-        if secret_name(name.replace("-", "_"), value):
-            found.append(
-                f"{name} is a secret (its value is not shown), and the file of SGLang's arguments is open to every "
-                "user of the host; leave it out"
-            )
-        elif value is not False and name not in known and not _is_free(name, value):
-            found.append(
-                f"{name}={value!r} may run code, lead to a file or a host, or open a port: it is none of the options "
-                "that only choose kernels and sizes. Leave it out, or write its whole name in the inventory, "
-                f"vllm_serve_acknowledged: [{name}]"
-            )
-    return found
-
-
-def bound(args: Mapping[str, Any]) -> list[str]:
-    """The names of those that need the inventory's own word."""
-    return [name for name, value in args.items() if value is not False and not _is_free(name, value)]
-
-
-def _is_free(name: str, value: Any) -> bool:
+def free_in_sglang(name: str, value: Any) -> bool:
     word = _WORDS.get(name, _WORD)
     parts = value if isinstance(value, list) else [value]
     return bool(_FREE.fullmatch(name)) and all(

@@ -92,7 +92,7 @@ def test_a_quantization_of_the_hub_is_fetched_by_its_name() -> None:
         ({"engine_programs": ""}, "no folder has them"),
         ({"vllm_serve_pipeline_parallel_size": 3}, "one on each of 2 hosts"),
         ({"vllm_serve_args": {"cache-ram": 100}}, "issue 26529"),
-        ({"vllm_serve_args": {"tools": "all"}}, "list it in vllm_serve_acknowledged"),
+        ({"vllm_serve_args": {"tools": "all"}}, "vllm_serve_acknowledged: [tools]"),
         ({"vllm_serve_args": {"fit": "on"}}, "is decided by the role"),
         ({"vllm_serve_recipe": "gpt-oss-120b", "vllm_serve_model": ""}, "is for vllm, whose arguments llama.cpp does"),
         ({"vllm_serve_max_model_len": 10**6}, "4096"),

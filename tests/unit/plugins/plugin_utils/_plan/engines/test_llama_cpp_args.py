@@ -21,6 +21,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fie
         ({"threads": [1]}, "holds list; give a flag or one value"),
         ({"chat-template": "--tools"}, "begins with a dash"),
         ({"grammar": "a\nb"}, "control character"),
+        ({"grammar": "a\u2028tools: true"}, "control character"),
         ({"a b": 1}, "is not the name of an option"),
         ({"np": 2, "parallel": 4}, "is given twice"),
         ({"ctk": "q8_0", "kv-cache-dtype": "f16", "cache-type-k": "f16"}, "is given twice"),
@@ -48,13 +49,6 @@ def test_sizes_are_the_plan_s() -> None:
     for wrong, words in (({"cache-type-k": "q8_0"}, "differ"), ({"parallel": "4x"}, "is not a whole number")):
         with pytest.raises(RecipeError, match=words):
             llama_cpp_args.sizes(wrong)
-
-
-@pytest.mark.parametrize("name", ["tools", "path", "slot-save-path", "models-dir", "rpc-cache"])
-def test_a_dangerous_option_needs_the_inventory_s_word(name: str) -> None:
-    assert name in llama_cpp_args.dangers({name: "x"}, [])[0]
-    assert llama_cpp_args.dangers({name: "x"}, [name]) == []
-    assert llama_cpp_args.dangers({name: False, "threads": 4}, []) == []
 
 
 def test_flags_and_values_are_words() -> None:

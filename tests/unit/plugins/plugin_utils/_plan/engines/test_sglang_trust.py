@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.sglang_trust import dangers
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import free_options
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.sglang_trust import free_in_sglang
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 
 from tests.unit.plugins.plugin_utils._plan.engines.test_sglang import served
@@ -57,6 +58,10 @@ RECIPE: dict[str, Any] = {
 }
 
 
+def dangers(args: dict[str, Any], acknowledged: list[str]) -> list[str]:
+    return free_options.dangers(args, acknowledged, free_in_sglang, "SGLang")
+
+
 @pytest.mark.parametrize("name", ATTACKS)
 def test_what_may_lead_to_code_files_or_hosts_wants_the_inventory_s_word(name: str) -> None:
     [told] = dangers({name: ATTACKS[name]}, ["another", "page-size"])
@@ -65,7 +70,7 @@ def test_what_may_lead_to_code_files_or_hosts_wants_the_inventory_s_word(name: s
     assert not dangers({name: ATTACKS[name]}, [f"--{name.replace('-', '_')}"])
 
 
-def test_what_chooses_kernels_and_sizes_is_free() -> None:
+def test_what_chooses_kernels_and_sizes_free_in_sglang() -> None:
     free: dict[str, Any] = {
         **{"attention-backend": "flashinfer", "prefill-attention-backend": "fa3", "moe-runner-backend": "triton"},
         **{"mem-fraction-static": 0.85, "chunked-prefill-size": "8k", "cuda-graph-bs-decode": [1, 2], "page-size": 64},
