@@ -30,6 +30,25 @@ def test_the_verdict_comes_with_its_numbers() -> None:
     )
 
 
+def test_how_long_a_prompt_lets_wait_is_said() -> None:
+    prompts = {
+        2048: {"tokens_per_second": [4000.0, 8000.0], "seconds_to_first_token": [0.26, 0.52]},
+        8192: {"tokens_per_second": [3500.0, 7000.0], "seconds_to_first_token": [1.2, 2.4]},
+        32768: {"tokens_per_second": [2500.0, 5000.0], "seconds_to_first_token": [6.6, 13.2]},
+    }
+    memory = {**MEMORY, "prompts": prompts}
+    assert outlook.line({**PLAN, "memory": memory}).endswith(
+        "(memory bandwidth allows 50); a prompt of 8,192 tokens waits about 1.2 to 2.4 s for its answer "
+        "(3500 to 7000 tokens/s)"
+    )
+    # what fits into a short context
+    short = {**MEMORY, "prompts": {2048: prompts[2048]}}
+    assert "a prompt of 2,048 tokens waits about 0.26 to 0.52 s" in outlook.line({**PLAN, "memory": short})
+    assert outlook.line({**PLAN, "memory": {**MEMORY, "prompts": {}}}) == outlook.line(PLAN)
+    # over TCP each token of the prompt waits as well
+    assert "a prompt of" not in outlook.line({**PLAN, "memory": memory}, over_tcp=True)
+
+
 def test_a_model_with_several_names_is_called_by_the_first() -> None:
     assert outlook.line({**PLAN, "served_model_name": ["m", "default"]}) == outlook.line(PLAN)
 
@@ -73,4 +92,4 @@ def test_a_pinned_cache_is_what_it_is() -> None:
 def test_bandwidth_says_nothing_of_tp_over_tcp() -> None:
     line = outlook.line(PLAN, over_tcp=True)
     assert "for one stream" not in line
-    assert "tokens/s are not estimated: with TP over TCP each token waits for the network twice a layer" in line
+    assert "with TP over TCP each token waits for the network twice a layer (an 8B model kept 69 % of one" in line
