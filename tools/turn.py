@@ -17,7 +17,7 @@ TURNS: tuple[tuple[str, ...], ...] = (
 NIGHTLY: tuple[str, ...] = (
     *("border", "doctor", "doctor_serving", "examples", "faults", "groups", "host_faults", "lifecycle", "model_store"),
     *("nm", "page", "ray", "ray_container", "readme", "rings", "rings_serve", "security", "serve", "serve_container"),
-    "spark_containers",
+    *("spark_containers", "tune"),
 )
 
 

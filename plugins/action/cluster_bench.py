@@ -21,7 +21,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base imp
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import role_specs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import secrets_dir
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import bench, results
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import bench, results, tune
 
 #: seconds in which a Python imports a package, from a slow disk too
 IMPORT_LIMIT = 60.0
@@ -30,7 +30,7 @@ _NUMBERS = {"type": "list", "elements": "int"}
 
 class ActionModule(ClusterAction):
     ARGUMENTS = {
-        "stage": {"type": "str", "choices": ["plan", "run", "result"], "default": "plan"},
+        "stage": {"type": "str", "choices": ["plan", "run", "result", "splits", "best"], "default": "plan"},
         "nodes": {"type": "str", "required": True},
         "plan": {"type": "dict", "default": {}},
         "python": {"type": "path", "default": ""},
@@ -47,6 +47,10 @@ class ActionModule(ClusterAction):
         "power": {"type": "str"},
         "folder": {"type": "path"},
         "source": {"type": "str", "default": ""},
+        "goal": {"type": "str", "choices": ["latency", "throughput"], "default": "throughput"},
+        "choice": {"type": "dict", "default": {}},
+        "most": {"type": "int", "default": tune.MOST},
+        "tried": {"type": "list", "elements": "dict", "default": []},
     }
     ERRORS = (bench.BenchError,)
 
@@ -219,3 +223,15 @@ class ActionModule(ClusterAction):
             f"kept in {stem}.json; rows for a recipe: {stem}.measured.yml; for others to compare: {stem}.llama-benchy"
         )
         return {"bench": document, "path": f"{stem}.json", "_ansible_verbose_override": True}
+
+    # --- tune --------------------------------------------------------------------------------------------------------
+
+    def _splits(self, given: dict[str, Any]) -> dict[str, Any]:
+        found = tune.splits(given["choice"], tune.used(given["plan"]["with"]), given["most"])
+        self.tell(f"measured one after the other: {', '.join(map(tune.name, found))}")
+        return {"splits": [list(split) for split in found]}
+
+    def _best(self, given: dict[str, Any]) -> dict[str, Any]:
+        tried = given["tried"]
+        self.tell(tune.text(given["goal"], tried))
+        return {"best": tune.best(given["goal"], tried)}

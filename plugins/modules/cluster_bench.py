@@ -25,8 +25,9 @@ options:
     description:
       - V(plan) finds out what is served, where, and with which options and versions.
       - V(run) runs the tool. V(result) adds the power of the hosts, compares, shows and keeps.
+      - V(splits) chooses the splits of the model that are measured, V(best) the best of those that were.
     type: str
-    choices: [plan, run, result]
+    choices: [plan, run, result, splits, best]
     default: plan
   nodes:
     description:
@@ -97,6 +98,26 @@ options:
         catalogue refuses without one.
     type: str
     default: ''
+  goal:
+    description: By what splits are compared, tokens/s of one stream or of all streams together.
+    type: str
+    choices: [latency, throughput]
+    default: throughput
+  choice:
+    description: In the stage V(splits), what C(vllm_serve_goal) has the plan choose from.
+    type: dict
+    default: {}
+  most:
+    description: In the stage V(splits), how many are measured, with the one that serves.
+    type: int
+    default: 3
+  tried:
+    description:
+      - In the stage V(best), what was measured. Each has its C(split), and C(rows) or why it C(failed); the first one
+        C(kept), the name of the configuration to go back to.
+    type: list
+    elements: dict
+    default: []
 """
 
 EXAMPLES = r"""
@@ -128,4 +149,12 @@ path:
   description: In the stage V(result), the file it is kept in.
   returned: stage result
   type: str
+splits:
+  description: In the stage V(splits), tensor and pipeline parallel size of each, the one that serves first.
+  returned: stage splits
+  type: list
+best:
+  description: In the stage V(best), which of O(tried) is the best.
+  returned: stage best
+  type: int
 """

@@ -53,7 +53,7 @@ class PlannedSplit(NamedTuple):
     def words(self, times: int = 1) -> str:
         many = f"{times} x " if times > 1 else ""
         parts = [f"{many}{outlook.words(self.one)} tokens/s of one stream"] if self.one else []
-        if self.together:
+        if self.together and self.streams > 1:
             parts.append(f"{many}{outlook.words(self.together)} of {self.streams} streams")
         return ", ".join([*parts, f"a context of up to {self.context:,} tokens"])
 
@@ -91,6 +91,8 @@ class GoalChoice(NamedTuple):
     others: list[str]
     #: the others that can be, the best first
     next: list[tuple[int, int]]
+    #: those that can be as well, and whose speed nobody can plan
+    uncompared: list[tuple[int, int]]
 
 
 def choose(
@@ -126,9 +128,9 @@ def choose(
     if len(hosts) > 1:
         others += _replicas(hosts, alone, best, goal)
     why = f"{best.name}: {VARIABLE}={goal}: {best.words()}."
-    return GoalChoice(
-        best.tensor, best.pipeline, why, others, [(choice.tensor, choice.pipeline) for choice in order[1:]]
-    )
+    left = [(other.tensor, other.pipeline) for other in found if not other.refused and other not in possible]
+    following = [(choice.tensor, choice.pipeline) for choice in order[1:]]
+    return GoalChoice(best.tensor, best.pipeline, why, others, following, left)
 
 
 def _first(reason: str) -> str:

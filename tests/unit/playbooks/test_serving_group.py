@@ -23,7 +23,7 @@ PLAYBOOKS = (
 #: every playbook of the collection. "one": it is done for this group alone. "measured": of this group, or of the first.
 #: "refused": it is for all groups, and says so.
 TABLE = {
-    **dict.fromkeys(("drain", "restart", "rollback", "start", "stop", "switch_model"), "one"),
+    **dict.fromkeys(("drain", "restart", "rollback", "start", "stop", "switch_model", "tune"), "one"),
     **dict.fromkeys(("host_layer", "keys", "models", "monitoring", "reboot", "site", "teardown", "upgrade"), "refused"),
     **dict.fromkeys(("rotate_api_key", "rotate_ray_token"), "refused"),
     **dict.fromkeys(("doctor", "drift", "render", "status"), "refused"),
