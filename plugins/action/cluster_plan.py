@@ -231,15 +231,15 @@ class ActionModule(ClusterAction):
         from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import sharing
 
         try:
-            found = sharing.plan_together(
+            together = sharing.plan_together(
                 head_group, here, head, hostvars, nodes, fabric, lambda *model: self._of_hub(head, assumed, *model)
             )
         except sharing.ServingError as error:
             raise AnsibleActionFail(f"Nothing was changed: {error}") from error
-        self._fail(found.problems)
-        self.tell(f"sparkthor: {found.line}")
-        head_group.update(serving=found.serving, beside=found.beside)
-        return found.warnings
+        self._fail(together.problems)
+        self.tell(f"sparkthor: {together.line}")
+        head_group.update(serving=together.serving, beside=together.beside)
+        return together.warnings
 
     def _know_each_other(self, clusters: Mapping[str, dict[str, Any]]) -> None:
         """Give the plan of every serving group what the others offer, unless they do not go together."""
@@ -459,17 +459,17 @@ class ActionModule(ClusterAction):
         # a run of the network alone has no use for what knows recipes
         from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import served_names
 
-        found: list[Finding | str] = []
+        findings: list[Finding | str] = []
         for part in parts:
             head = Declared(self.vars["hostvars"][part.hosts[0]], strict=False)
             if assumed and not head.get("vllm_serve_recipe") and not head.get("vllm_serve_model"):
                 continue  # the files of hosts that serve nothing are worth a look as well
-            found += served_names.problems(head, f"group_vars/{part.name or 'cluster'}.yml", len(part.hosts))
+            findings += served_names.problems(head, f"group_vars/{part.name or 'cluster'}.yml", len(part.hosts))
         for given in described.values() if isinstance(described, Mapping) else ():
             # one that says nothing is told of already
             if isinstance(given, Mapping) and (given.get("vllm_serve_recipe") or given.get("vllm_serve_model")):
-                found += served_names.problems({**given, "vllm_serve_executor": "mp"}, "serving_beside", 1)
-        return list(dict.fromkeys(found))
+                findings += served_names.problems({**given, "vllm_serve_executor": "mp"}, "serving_beside", 1)
+        return list(dict.fromkeys(findings))
 
     def _contact_stage(
         self, hosts: Sequence[str], hostvars: Mapping[str, dict[str, Any]], everything: Mapping[str, Any], nodes: str

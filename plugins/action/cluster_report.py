@@ -72,11 +72,11 @@ class ActionModule(ClusterAction):
         """An absent diagnosis is fine unless it was asked for; a torn one is said."""
         try:
             with open(os.path.expanduser(path), encoding="utf-8") as handle:
-                found = json.load(handle)
+                diagnosed = json.load(handle)
         except (OSError, ValueError) as error:
             if wanted or not isinstance(error, OSError):
                 raise AnsibleActionFail(f"report_doctor: {path} cannot be read: {error}") from error
             return None
-        if not isinstance(found, dict) or not isinstance(found.get("findings"), list):
+        if not isinstance(diagnosed, dict) or not isinstance(diagnosed.get("findings"), list):
             raise AnsibleActionFail(f"report_doctor: {path} is not a diagnosis of playbooks/doctor.yml")
-        return found
+        return diagnosed

@@ -97,7 +97,7 @@ class ActionModule(ClusterAction):
     def _propose(self, given: Mapping[str, Any]) -> dict[str, Any]:
         machines, rows = self._machines(given)
         machines, notes = proposal.once(machines)
-        found = proposal.propose(machines, given["topology"])
+        offer = proposal.propose(machines, given["topology"])
         cables = proposal.Cables([machine for machine in machines if machine.kind == "spark"])
         for machine in machines:
             spark = machine.kind == "spark"
@@ -109,18 +109,24 @@ class ActionModule(ClusterAction):
             self._show(
                 ["cabled (p0 is the cage next to the RJ45 port):", *(f"  {row}" for row in cables.drawing()), ""]
             )
-        self._show([*notes, *found.notes, *(f"left out: {one.name}: {reason}" for one, reason in found.left_out)])
-        if found.findings:
-            raise AnsibleActionFail(nothing_changed(found.findings))
+        self._show(
+            [
+                *notes,
+                *offer.notes,
+                *(f"left out: {one.name}: {reason}" for one, reason in offer.left_out),
+            ]
+        )
+        if offer.findings:
+            raise AnsibleActionFail(nothing_changed(offer.findings))
         user = str(self.vars.get("ansible_user") or "")
         if user and not _USER.fullmatch(user):
             what = "is no user name that can be written into an inventory"
             fix = "give one of letters, digits and . _ @ \\ + - (ansible-playbook -u USER)"
             raise AnsibleActionFail(nothing_changed([Finding("user", what, fix, where="ansible_user", value=user)]))
-        texts = inventory_text.files(found, user, given["port"])
-        names = ", ".join(f"{machine.name} {machine.kind}" for machine in found.hosts)
-        self._show([f"proposal: {found.topology} of {len(found.hosts)}: {names}; head {found.hosts[0].name}"])
-        return {**self._write(given["inventory"], texts), "topology": found.topology, "files": texts}
+        texts = inventory_text.files(offer, user, given["port"])
+        names = ", ".join(f"{machine.name} {machine.kind}" for machine in offer.hosts)
+        self._show([f"proposal: {offer.topology} of {len(offer.hosts)}: {names}; head {offer.hosts[0].name}"])
+        return {**self._write(given["inventory"], texts), "topology": offer.topology, "files": texts}
 
     def _write(self, folder: str, texts: Mapping[str, str]) -> dict[str, Any]:
         if not folder:

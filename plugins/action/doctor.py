@@ -138,7 +138,7 @@ class ActionModule(ClusterAction):
             part = dataclasses.replace(
                 case, hosts=hosts, cluster=cluster, serves=[serve for serve in case.serves if serve.host in hosts]
             )
-            found, more = diagnosis.diagnose(
+            of_part, more = diagnosis.diagnose(
                 [rule for rule in rules if rule not in shared],
                 CHECKS,
                 part,
@@ -146,7 +146,7 @@ class ActionModule(ClusterAction):
                 profile,
                 planned,
             )
-            findings, notes = [*findings, *found], [*notes, *more]
+            findings, notes = [*findings, *of_part], [*notes, *more]
         findings.sort(key=lambda finding: diagnosis.SEVERITIES.index(finding.rule.severity))
         return findings, list(dict.fromkeys(notes))
 

@@ -65,7 +65,7 @@ def main() -> None:
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as boot:
             name = boot.read().strip()
-        found = survey.survey(
+        surveyed = survey.survey(
             name,
             netplan_job.live_links,
             lambda argv: run_limited(argv, timeout),
@@ -74,7 +74,7 @@ def main() -> None:
         )
     except (RuntimeError, OSError, ValueError) as error:
         module.fail_json(msg=f"the QSFP ports could not be read: {error}")
-    module.exit_json(changed=False, neighbours_seen=found)
+    module.exit_json(changed=False, neighbours_seen=surveyed)
 
 
 if __name__ == "__main__":

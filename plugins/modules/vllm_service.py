@@ -270,7 +270,7 @@ def report_readiness(module: AnsibleModule) -> None:
     """One of many answers; the controller's side of this module asks until it is ready."""
     params = module.params
     try:
-        found = ready.ensure(
+        readiness = ready.ensure(
             **{"config_path": params["config"], **ready.paths_of(params["group"])},
             start=params["start"],
             check=module.check_mode,
@@ -281,10 +281,10 @@ def report_readiness(module: AnsibleModule) -> None:
         )
     except ready.ReadyError as error:
         module.fail_json(msg=str(error))
-    result = dataclasses.asdict(found)
-    result["deadline_problem"] = ready.deadline_problem(result) if found.ready else ""
+    result = dataclasses.asdict(readiness)
+    result["deadline_problem"] = ready.deadline_problem(result) if readiness.ready else ""
     # the last answer after a start; a group that was not started anew has been asked then
-    after_start = found.ready and bool(params["known_invocation"])
+    after_start = readiness.ready and bool(params["known_invocation"])
     config = ready.paths_of(params["group"]).get("config_path", params["config"])
     result["answers"] = ready.answers(config) if after_start else None
     result["answers_problem"] = ready.answers_problem(result["answers"])

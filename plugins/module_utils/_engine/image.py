@@ -178,14 +178,14 @@ def _documents(path: str) -> tuple[Any, dict[str, bytes]]:
 
 def archive_documents(path: str) -> list[bytes]:
     """The manifests in an archive that was read before: of Docker 25 and later they are in it."""
-    found: list[bytes] = []
+    documents: list[bytes] = []
     try:
         for archive, member in bounded_tar.members(path, MOST_OF_ALL, MOST_MEMBERS):
             if member.isfile() and member.size <= MOST and (data := _read(archive, member))[:1] == b"{":
-                found.append(data)
+                documents.append(data)
     except (tarfile.TarError, ValueError) as error:
         raise EngineError(f"{path} cannot be read as an archive: {error}") from error
-    return found
+    return documents
 
 
 def _read(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
@@ -346,17 +346,17 @@ def commands(probe: Mapping[str, Any], engine: EngineOnHost = registry.DEFAULT) 
 
 def nccl_findings(probe: Mapping[str, Any]) -> list[str]:
     """NCCL settings an image brings along that could turn RDMA off unseen."""
-    found = []
+    findings = []
     for path, text in sorted((probe.get("nccl_files") or {}).items()):
         lines = [line for line in text.splitlines() if line and not line.startswith("#")]
         if lines:
-            found.append(f"{path}: {', '.join(lines)}")
+            findings.append(f"{path}: {', '.join(lines)}")
     settings = {
         key: value for key, value in (probe.get("nccl_environment") or {}).items() if not key.endswith("VERSION")
     }
     if settings:
-        found.append("environment: " + ", ".join(f"{key}={value}" for key, value in sorted(settings.items())))
-    return found
+        findings.append("environment: " + ", ".join(f"{key}={value}" for key, value in sorted(settings.items())))
+    return findings
 
 
 def settings_digest(config: Mapping[str, Any]) -> str:

@@ -269,15 +269,15 @@ def bring(
     if check and not host.answers():
         actions.append(f"have {reference.tagged}, once Docker runs")
         return None, {}
-    found = host.image(*names)
-    if found is None and archive:
+    image = host.image(*names)
+    if image is None and archive:
         _check_archive_names(host, names)
         actions.append(f"load {reference.tagged} from {params['archive'] or 'the host that pulled it'}")
         request = _load(host, archive, names, check)
         if check or request:
             return None, request
-        found = host.image(*names)
-    elif found is None:
+        image = host.image(*names)
+    elif image is None:
         if not params["pull"]:
             raise EngineError(
                 f"engine_image: {target['image']} is not on this host, and engine_image_pull is off: load it there, "
@@ -290,26 +290,26 @@ def bring(
             # one host pulls it for all
             return None, {"lacks": reference.pull}
         host.docker("pull", "--quiet", reference.pull, seconds=params["timeout"])
-        found = host.image(*names)
+        image = host.image(*names)
     elif target.get("tidy") and os.path.isdir(host.store().folder(ARCHIVE)):
         # every host has what was written for the others
         host.store().remove(ARCHIVE)
-    if found is None:
+    if image is None:
         raise EngineError(f"engine_image: {names[0]} is not there after it was fetched")
     if archive.get("shared") and digest and not check:
         loaded = any(action.startswith("load ") for action in actions)
-        found = _proved(host, found, reference, archive.get("documents") or [], loaded)
-    if digest and not _image.has_digest(found, *(names if archive else []), digest):
+        image = _proved(host, image, reference, archive.get("documents") or [], loaded)
+    if digest and not _image.has_digest(image, *(names if archive else []), digest):
         raise EngineError(
             f"{digest} is wanted (engine_image_digest, or in engine_image), but {names[0]} on this host is "
-            f"{found.image} ({', '.join(found.digests) or 'no digest of a registry'})"
+            f"{image.image} ({', '.join(image.digests) or 'no digest of a registry'})"
         )
     tagged = host.image(reference.tagged)
-    if tagged is None or tagged.image != found.image:
+    if tagged is None or tagged.image != image.image:
         actions.append(f"name it {reference.tagged}")
         if not check:
-            host.docker("tag", found.image, reference.tagged)
-    return found, {}
+            host.docker("tag", image.image, reference.tagged)
+    return image, {}
 
 
 def _proved(
@@ -357,20 +357,20 @@ def with_steps(
     if not inputs:
         return base, {}
     tag, archive = _image.built_tag(inputs), target.get("built") or {}
-    found = host.image(tag)
-    if _image.is_built(found, inputs):
+    image = host.image(tag)
+    if _image.is_built(image, inputs):
         if archive and target["built_everywhere"] and os.path.isdir(host.store().folder(ARCHIVE)):
             host.store().remove(ARCHIVE)
-        return found, {}
+        return image, {}
     if archive:
         actions.append(f"load {tag} from the host that built it")
         request = _load(host, archive, [tag], check)
         if check or request:
             return None, request
-        found = host.image(tag)
-        if found is None or not _image.is_built(found, inputs):
+        image = host.image(tag)
+        if image is None or not _image.is_built(image, inputs):
             raise EngineError(f"{tag}: what another host wrote down under this name was not built from these steps")
-        return found, {}
+        return image, {}
     actions.append(f"build {tag}")
     # one host builds it for all
     return None, {} if check else {"unbuilt": base.image}
@@ -394,8 +394,8 @@ def with_ray(
         _image.check_ray(packages["ray"], target["image"], params["ray_version"] or "")
         return base.image, probe, {}
     lock = target["lock"]
-    found = host.image(_image.derived_tag(base.image, lock))
-    if not _image.is_derived(found, base.image, lock):
+    image = host.image(_image.derived_tag(base.image, lock))
+    if not _image.is_derived(image, base.image, lock):
         pins = [Pin(name, version) for name, version in target["pins"]]
         missing = _image.lacking(pins, packages)
         actions.append(f"add ray {dict(target['pins'])['ray']} and {len(missing) - 1} packages it needs")
@@ -416,15 +416,15 @@ def with_ray(
             wheels = {entry.path: entry.sha256 for entry in manifest}
             made = host.derive(base, probe, lock, store.folder("wheels"), wheels)
             store.remove("wheels")
-        found = host.image(made)
-    if found is None:
+        image = host.image(made)
+    if image is None:
         raise EngineError(f"{target['image']}: Docker did not keep the image that Ray was added to")
-    inside = host.probe(found.image)
+    inside = host.probe(image.image)
     if inside["packages"].get("ray") != dict(target["pins"])["ray"] or inside["ray_problem"]:
         raise EngineError(
             f"{target['image']}: Ray was added to it, but does not run there: {inside['ray_problem'] or 'not found'}"
         )
-    return found.image, inside, {}
+    return image.image, inside, {}
 
 
 def _diff(path: str, before: str, text: str, actions: list[str]) -> dict[str, str]:

@@ -87,27 +87,27 @@ def pull(params: Mapping[str, Any]) -> dict[str, Any]:
 def save(params: Mapping[str, Any]) -> dict[str, Any]:
     """The image that was pulled, as ``saved`` for the other hosts: written where their copies will lie."""
     host, reference = DockerHost(params["work_dir"], params["timeout"]), _reference(params)
-    found = host.image(reference.pull)
-    if found is None:
+    image = host.image(reference.pull)
+    if image is None:
         log = _read("log").splitlines()
         why = log[-1] if log and _read("image") == reference.pull else "its unit ended without a word"
         raise EngineError(f"engine_image: {reference.pull} could not be pulled: {why}")
     # before another host gets it
-    _image.check_architecture(found.architecture, platform.machine(), f"engine_image: {reference.tagged}")
+    _image.check_architecture(image.architecture, platform.machine(), f"engine_image: {reference.tagged}")
     if _read("image") == reference.pull and _read("status") == "0":
         # so that it goes when it is used no more
-        host.note(found.image, brought=True)
-    digests = _image.registry_digests(found, reference.name)
+        host.note(image.image, brought=True)
+    digests = _image.registry_digests(image, reference.name)
     told: dict[str, Any] = {"changed": False, "pulled": digests}
     if not params["share"]:
         return told
-    host.docker("tag", found.image, reference.tagged)
+    host.docker("tag", image.image, reference.tagged)
     documents: list[str] = []
 
     def read(path: str) -> None:
-        documents.extend(_documents(path, found, reference.name, digests))
+        documents.extend(_documents(path, image, reference.name, digests))
 
-    entry, archive = written_down(host, found.image, reference.tagged, params["timeout"], read)
+    entry, archive = written_down(host, image.image, reference.tagged, params["timeout"], read)
     told["saved"] = {
         "image": archive.image,
         "others": archive.others,

@@ -174,14 +174,14 @@ def _config_classes() -> list[Any]:
 
 def minimums(classes: Iterable[Any]) -> dict[str, float]:
     """Lowest values of options, by the fields of the same name; where two classes differ nothing is said."""
-    found: dict[str, set[float]] = {}
+    least: dict[str, set[float]] = {}
     for item in classes:
         for name, about in getattr(item, "__pydantic_fields__", {}).items():
             limits = [row.ge for row in about.metadata if getattr(row, "ge", None) is not None]
             # of a whole number more than zero is at least one
             limits += [row.gt + 1 for row in about.metadata if getattr(row, "gt", None) is not None and _is_int(about)]
-            found.setdefault(name.replace("_", "-"), set()).update(limits or [-math.inf])
-    return {name: lowest.pop() for name, lowest in found.items() if len(lowest) == 1 and -math.inf not in lowest}
+            least.setdefault(name.replace("_", "-"), set()).update(limits or [-math.inf])
+    return {name: lowest.pop() for name, lowest in least.items() if len(lowest) == 1 and -math.inf not in lowest}
 
 
 def _is_int(about: Any) -> bool:

@@ -30,7 +30,7 @@ Hunk = tuple[int, list[str], list[str]]
 
 def parse(text: str) -> list[tuple[str, str, list[Hunk]]]:
     """Each file of a unified diff: its old name, its new name (``/dev/null`` for none) and its hunks."""
-    found: list[tuple[str, str, list[Hunk]]] = []
+    patches: list[tuple[str, str, list[Hunk]]] = []
     lines = text.splitlines(keepends=True)
     number = 0
     while number < len(lines):
@@ -38,18 +38,18 @@ def parse(text: str) -> list[tuple[str, str, list[Hunk]]]:
         if line.startswith(("GIT binary patch", "rename from ", "copy from ")):
             raise PatchError("it renames, copies or holds binary files: write it as a plain unified diff")
         if line.startswith("--- ") and number + 1 < len(lines) and lines[number + 1].startswith("+++ "):
-            found.append((_name(line), _name(lines[number + 1]), []))
+            patches.append((_name(line), _name(lines[number + 1]), []))
             number += 2
         elif match := _HUNK.match(line):
-            if not found:
+            if not patches:
                 raise PatchError(f"line {number + 1}: a hunk stands before the name of its file")
             number, hunk = _hunk(lines, number + 1, match)
-            found[-1][2].append(hunk)
+            patches[-1][2].append(hunk)
         else:
             number += 1
-    if not any(hunks for _old, _new, hunks in found):
+    if not any(hunks for _old, _new, hunks in patches):
         raise PatchError("it holds no hunk of a unified diff")
-    return found
+    return patches
 
 
 def _name(line: str) -> str:
@@ -113,11 +113,11 @@ def patched(text: str, hunks: list[Hunk], name: str) -> str:
 
 def changes(root: str, text: str) -> dict[str, str | None]:
     """New content of each file below ``root``, by its path; None for one that goes. Nothing is written."""
-    found: dict[str, str | None] = {}
+    contents: dict[str, str | None] = {}
     for old, new, hunks in parse(text):
         name = old if new == NOTHING else new
         path = os.path.join(root, name)
-        before = found.get(path)
+        before = contents.get(path)
         if old != NOTHING and before is None:
             if old != name or os.path.islink(path) or not os.path.isfile(path):
                 raise PatchError(f"{old}: there is no such file in the image")
@@ -128,8 +128,8 @@ def changes(root: str, text: str) -> dict[str, str | None]:
         after = patched(before or "", hunks, name)
         if new != NOTHING and name.endswith(".py"):
             compile(after, name, "exec", dont_inherit=True)
-        found[path] = None if new == NOTHING else after
-    return found
+        contents[path] = None if new == NOTHING else after
+    return contents
 
 
 def main(package: str, path: str) -> None:

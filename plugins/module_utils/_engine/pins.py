@@ -364,16 +364,16 @@ def site_packages(venv: str, python: str) -> str:
 
 def installed_versions(venv: str, python: str) -> dict[str, str]:
     """Distributions of an environment, from the names of their metadata folders alone: one directory listing."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     try:
         names = os.listdir(site_packages(venv, python))
     except FileNotFoundError:
-        return found
+        return versions
     for name in names:
         if name.endswith(".dist-info") and "-" in name:
             distribution, version = name[: -len(".dist-info")].split("-", 1)
-            found[canonical(distribution)] = version
-    return found
+            versions[canonical(distribution)] = version
+    return versions
 
 
 def read_marker(venv: str) -> dict[str, Any]:

@@ -67,15 +67,15 @@ def proven(digest: str, documents: Iterable[bytes]) -> set[str]:
     A document counts for nothing until something that counts names its hash, so it may come from anybody.
     """
     by_digest = {digest_of(document): document for document in documents}
-    found: set[str] = set()
+    layers: set[str] = set()
     todo = [digest]
     while todo:
         name = todo.pop()
-        if name not in found:
-            found.add(name)
+        if name not in layers:
+            layers.add(name)
             data = _read(by_digest.get(name, b""))
             todo += [*_digests(data.get("manifests")), *_digests([data.get("config")])]
-    return found
+    return layers
 
 
 def proves(image: str, digest: str, documents: Iterable[bytes]) -> bool:

@@ -139,24 +139,24 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
     manifest = parse_manifest(target["manifest"])
     wanted = wanted_of(params, {entry.path: entry.sha256 for entry in manifest})
     full = params["verify"] == "full"
-    found = inspect(wanted, full)
+    state = inspect(wanted, full)
     staged = not params["activate"]
-    built = found.real if not found.problems else kept_whole(wanted, full)
+    built = state.real if not state.problems else kept_whole(wanted, full)
     result = {
-        "changed": not built if staged else bool(found.problems),
+        "changed": not built if staged else bool(state.problems),
         # another model may call what the last one did not
         "warnings": kernel_remarks(wanted, built) if built else [],
-        "problems": found.problems,
+        "problems": state.problems,
         "ansible_facts": {"sparkthor_engine": facts(params)},
         **({"command": [f"{built}/bin/python"]} if built else {}),
     }
-    if not found.problems or (staged and built):
+    if not state.problems or (staged and built):
         return result
-    note = "".join(f"# {problem}\n" for problem in found.problems if problem != "absent")
+    note = "".join(f"# {problem}\n" for problem in state.problems if problem != "absent")
     result["diff"] = {
         "before_header": wanted.path,
         "after_header": wanted.path,
-        "before": _listing(found.versions) + note,
+        "before": _listing(state.versions) + note,
         "after": _listing(wanted.pins),
     }
     if built:
@@ -186,7 +186,7 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
         if not staged:
             switch(wanted.path, folder)
         result |= {"command": [f"{folder}/bin/python"], "warnings": kernel_remarks(wanted, folder)}
-        prune(wanted.path, [folder, found.real, *params["needed"]], params["keep"])
+        prune(wanted.path, [folder, state.real, *params["needed"]], params["keep"])
     for name in store.names():
         if name != wanted.digest:
             store.remove(name)
@@ -378,10 +378,10 @@ def build(wanted: WantedVenv, wheel_dir: str, run: Runner, timeout: float) -> st
     number = 0
     while os.path.lexists(target := os.path.join(place, f"{wanted.digest}.{number}")):
         number += 1
-    found = probe_python(wanted.python, run)
-    if not found["version"].startswith(f"{wanted.python_minor}."):
+    interpreter = probe_python(wanted.python, run)
+    if not interpreter["version"].startswith(f"{wanted.python_minor}."):
         raise EngineError(
-            f"engine_python: {wanted.python!r} is Python {found['version']} on this host, but the wheels are for "
+            f"engine_python: {wanted.python!r} is Python {interpreter['version']} on this host, but the wheels are for "
             f"{wanted.python_minor}. Set engine_python to a Python {wanted.python_minor} or use a lock for this one."
         )
     tools = os.path.join(place, ".building")
@@ -419,7 +419,7 @@ def build(wanted: WantedVenv, wheel_dir: str, run: Runner, timeout: float) -> st
         # one that was installed anew has the same digest, and vLLM is restarted where this file differs
         "folder": os.path.basename(target),
         "minor": wanted.python_minor,
-        "python": found["version"],
+        "python": interpreter["version"],
         "pins": wanted.pins,
         "fingerprint": fingerprint(target, wanted.python_minor),
     }
@@ -543,7 +543,7 @@ def _remove_unfinished(place: str, linked: str) -> None:
 def in_use(folders: Iterable[str], proc: str = "/proc") -> set[str]:
     """Those of the folders that a process runs from: it has mapped programs or extension modules of them."""
     waiting = set(folders)
-    found: set[str] = set()
+    venvs: set[str] = set()
     for name in os.listdir(proc) if waiting else ():
         if not name.isdigit():
             continue
@@ -552,9 +552,9 @@ def in_use(folders: Iterable[str], proc: str = "/proc") -> set[str]:
             open(os.path.join(proc, name, "maps"), encoding="utf-8", errors="replace") as maps,
         ):
             for line in maps:
-                found |= {folder for folder in waiting if f" {folder}/" in line}
-                waiting -= found
-    return found
+                venvs |= {folder for folder in waiting if f" {folder}/" in line}
+                waiting -= venvs
+    return venvs
 
 
 def prune(path: str, needed: Iterable[str], keep: int, proc: str = "/proc") -> list[str]:

@@ -199,12 +199,12 @@ class Collector:
 
     def files(self) -> dict[str, str]:
         """Our own files, masked: the controller parses them, since a host may lack a YAML parser."""
-        found = {}
+        texts = {}
         own = [one.config for one in registry.ENGINES.values() if one.config]
         for name in ("fabric.env", *own, "vllm.env", "ray.env", "engine.env", "serving.json", "ray.json"):
             text = self.read(f"/etc/sparkthor/{name}", 64_000)
             if text is not None:
-                found[name] = self.mask(text)
+                texts[name] = self.mask(text)
         for name, where in (
             ("hosts", "/etc/hosts"),
             ("state.json", serving.STATE),
@@ -213,12 +213,12 @@ class Collector:
         ):
             text = self.read(where, 64_000)
             if text is not None:
-                found[name] = self.mask(text)
-        return found
+                texts[name] = self.mask(text)
+        return texts
 
     def processes(self) -> list[dict[str, Any]]:
         """Engine processes: what they are, their network environment, and NCCL's file as they see it."""
-        found = []
+        ranks = []
         host_conf = self.read("/etc/nccl.conf") or ""
         try:
             own_root = os.stat(self.path("/proc/1/root/etc") if self._root == "/" else self.path("/etc"))
@@ -255,10 +255,10 @@ class Collector:
                 )
             except OSError:
                 entry["contained"] = False
-            found.append(entry)
-            if len(found) >= 64:
+            ranks.append(entry)
+            if len(ranks) >= 64:
                 break
-        return found
+        return ranks
 
     def _of_process(self, pid: str, path: str) -> str | None:
         """A file as a process sees it, if its user may read it; who owns /proc/PID does not tell which user that is."""
@@ -299,14 +299,14 @@ class Collector:
         return {key: values[key] for key in wanted.split() if key in values}
 
     def disks(self) -> list[dict[str, Any]]:
-        found: dict[Any, dict[str, Any]] = {}
+        filesystems: dict[Any, dict[str, Any]] = {}
         for path in _DISKS:
             try:
                 state = os.statvfs(self.path(path))
                 device = os.stat(self.path(path)).st_dev
             except OSError:
                 continue
-            found.setdefault(
+            filesystems.setdefault(
                 device,
                 {
                     "path": path,
@@ -317,7 +317,7 @@ class Collector:
                     "read_only": bool(state.f_flag & os.ST_RDONLY),
                 },
             )
-        return list(found.values())
+        return list(filesystems.values())
 
     def forward(self) -> dict[str, Any]:
         seen = parse_forward(self.output("iptables", "-S", "FORWARD"))
@@ -326,7 +326,7 @@ class Collector:
 
     def pcie(self) -> dict[str, dict[str, str]]:
         """Link speed and width of each NIC's PCIe link, as it is and as it could be."""
-        found = {}
+        devices = {}
         for name in sorted(self._names("/sys/class/net")):
             values = {}
             for key in ("current_link_speed", "max_link_speed", "current_link_width", "max_link_width"):
@@ -334,8 +334,8 @@ class Collector:
                 if text:
                     values[key] = text
             if values:
-                found[name] = values
-        return found
+                devices[name] = values
+        return devices
 
     def desktop(self) -> dict[str, str]:
         return {"default_target": self.output("systemctl", "get-default").strip()}
@@ -394,7 +394,7 @@ class Collector:
 
         Of a unit that runs well only its present life counts: what failed before and was fixed is no finding.
         """
-        found = []
+        logs_read = []
         base = ["journalctl", "--no-pager", "--quiet", "--boot", "--all", "--output=cat", f"--lines={self._lines}"]
         for name in (*TALKING, *node.units_beside(self.path("/"))):
             state = units.get(name)
@@ -406,36 +406,36 @@ class Collector:
                 which = [f"_SYSTEMD_INVOCATION_ID={invocation}"]
             else:
                 which = [f"--since={self._since}", f"--unit={name}"]
-            found.append({"name": f"journal of {name}", "text": self.output(*base, *which)})
+            logs_read.append({"name": f"journal of {name}", "text": self.output(*base, *which)})
         kernel = self.output(*base, f"--since={self._since}", "--dmesg")
-        found.append({"name": "kernel log", "text": kernel})
+        logs_read.append({"name": "kernel log", "text": kernel})
         guards = [f"--unit={name}" for name in GUARDS]
-        found.append(
+        logs_read.append(
             {"name": "journal of memory guards", "text": self.output(*base, f"--since={self._since}", *guards)}
         )
         before = self._known.get("previous_boot") or {}
         if before.get("how") in ("panic", "cut") and before["ended"] > self._clock() - 86400:
             last = ["journalctl", "--no-pager", "--quiet", "--boot=-1", "--output=cat", "--dmesg", "--lines=500"]
-            found.append({"name": "kernel log of the previous boot", "text": self.output(*last)})
+            logs_read.append({"name": "kernel log of the previous boot", "text": self.output(*last)})
         if units.get("docker.service", {}).get("ActiveState") == "active":
-            found += self._containers()
-        found += self._ray_files()
+            logs_read += self._containers()
+        logs_read += self._ray_files()
         return [
             {"name": item["name"], "text": self.mask(newest(item["text"], JOURNAL_LIMIT))}
-            for item in found
+            for item in logs_read
             if item["text"].strip()
         ]
 
     def _containers(self) -> list[dict[str, str]]:
-        found = []
+        containers = []
         listed = self.output("docker", "ps", "--all", "--no-trunc", "--format", "{{.Names}}\t{{.Image}}\t{{.State}}")
         for line in listed.splitlines()[:8]:
             fields = line.split("\t")
             if len(fields) == 3 and _CONTAINERS.search(f"{fields[0]} {fields[1]}"):
                 rc, out, err = self._run(["docker", "logs", "--tail", str(self._lines), "--since", "2h", fields[0]])
                 if rc == 0:
-                    found.append({"name": f"container {fields[0]}", "text": out + err})
-        return found
+                    containers.append({"name": f"container {fields[0]}", "text": out + err})
+        return containers
 
     def _ray_files(self) -> list[dict[str, str]]:
         """Ray's own files of the session that runs, or ran last: raylet and worker output."""

@@ -32,7 +32,7 @@ _FLAGS = (
 
 def parse_listeners(text: str) -> list[dict[str, Any]]:
     """``ss -Hltnp`` as ``{address, port, program}``; a scope such as ``%lo`` is dropped."""
-    found = []
+    listeners = []
     for line in text.splitlines():
         fields = line.split()
         if len(fields) < 4:
@@ -41,14 +41,14 @@ def parse_listeners(text: str) -> list[dict[str, Any]]:
         if not port.isdigit():
             continue
         names = re.search(r'users:\(\("([^"]+)"', line)
-        found.append(
+        listeners.append(
             {
                 "address": address.split("%")[0].strip("[]") or "*",
                 "port": int(port),
                 "program": names[1] if names else "",
             }
         )
-    return found
+    return listeners
 
 
 def parse_profile(text: str) -> dict[str, Any]:

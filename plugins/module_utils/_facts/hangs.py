@@ -41,10 +41,10 @@ def told(record: dict[str, Any]) -> dict[str, Any]:
 def read(folder: str = hang.FOLDER, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
     """The newest records of this host, newest first; a file that is none is left out."""
     listed = files.list_folder(folder) if names is None else names
-    found = []
+    records = []
     for name in sorted((name for name in listed if name.endswith(".json")), reverse=True)[:TOLD]:
         try:
-            found.append(told(foreign.parse_object(files.read_plain(os.path.join(folder, name), LIMIT), LIMIT)))
+            records.append(told(foreign.parse_object(files.read_plain(os.path.join(folder, name), LIMIT), LIMIT)))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
-    return found
+    return records

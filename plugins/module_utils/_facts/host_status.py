@@ -192,22 +192,22 @@ class HostReader:
 
     def versions(self, engine: Mapping[str, str]) -> dict[str, str]:
         """Versions of the engine's parts, by the names of their metadata folders: one directory listing."""
-        found = {}
+        versions_read = {}
         if engine["runtime"] == "container":
             container = self._json("/etc/sparkthor/container.json")
             inside = container.get("versions") or {}
-            found = {str(name): str(version) for name, version in inside.items() if name in ENGINE_PARTS}
-            found["digest"] = str(container.get("image", "")).removeprefix("sha256:")[:12]
-            return {**found, **self.toolkit()}
+            versions_read = {str(name): str(version) for name, version in inside.items() if name in ENGINE_PARTS}
+            versions_read["digest"] = str(container.get("image", "")).removeprefix("sha256:")[:12]
+            return {**versions_read, **self.toolkit()}
         marker = self._json(f"{engine['path']}/.sparkthor-engine.json")
         if marker.get("digest"):
-            found["digest"] = str(marker["digest"])[:12]
+            versions_read["digest"] = str(marker["digest"])[:12]
         for folder in glob.glob(self._path(f"{engine['path']}/lib/python3.*/site-packages/*.dist-info")):
             name, _sep, version = os.path.basename(folder).removesuffix(".dist-info").partition("-")
             name = name.replace("_", "-").lower()
             if name in ENGINE_PARTS:
-                found[name] = version
-        return found
+                versions_read[name] = version
+        return versions_read
 
     def toolkit(self) -> dict[str, str]:
         """Version of the package by which containers get the GPU."""

@@ -26,7 +26,7 @@ _PASS = getattr(os, "O_PATH", os.O_RDONLY)
 
 def read(patterns: Iterable[str], root: str) -> tuple[list[dict[str, Any]], bool]:
     """The models in these folders, and whether those are all; ``root`` is left out of the paths told."""
-    found: list[dict[str, Any]] = []
+    folders: list[dict[str, Any]] = []
     left = FILES
     for place in (place for pattern in patterns for place in sorted(glob.glob(pattern))):
         names = files.list_folder(place)
@@ -41,7 +41,7 @@ def read(patterns: Iterable[str], root: str) -> tuple[list[dict[str, Any]], bool
             number, broken, visited = counted
             left -= visited
             revisions = [item for item in names if item.startswith(f"{name}@")]
-            found.append(
+            folders.append(
                 {
                     "name": name,
                     "path": _shown(folder, root),
@@ -53,9 +53,9 @@ def read(patterns: Iterable[str], root: str) -> tuple[list[dict[str, Any]], bool
                     "revision": _revision(place, name),
                 }
             )
-            if left <= 0 or len(found) >= MODELS:
-                return found, False
-    return found, True
+            if left <= 0 or len(folders) >= MODELS:
+                return folders, False
+    return folders, True
 
 
 def _shown(path: str, root: str) -> str:

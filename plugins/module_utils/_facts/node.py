@@ -276,13 +276,13 @@ class NodeReader:
 
     def nvidia_pci(self) -> list[str]:
         """NVIDIA's PCI functions as ``vendor:device``: they are there with any driver, or none."""
-        found = set()
+        devices = set()
         for path in glob.glob(self._path("/sys/bus/pci/devices/*/vendor")):
             with contextlib.suppress(OSError), open(path, encoding="ascii") as vendor:
                 if vendor.read().strip() == "0x10de":
                     with open(f"{os.path.dirname(path)}/device", encoding="ascii") as device:
-                        found.add(f"10de:{device.read().strip().removeprefix('0x')}")
-        return sorted(found)
+                        devices.add(f"10de:{device.read().strip().removeprefix('0x')}")
+        return sorted(devices)
 
     def interfaces(self) -> list[dict[str, Any]]:
         links: list[dict[str, Any]] = self._json(["ip", "-j", "-d", "address", "show"], parse_ip_address)
@@ -355,13 +355,13 @@ class NodeReader:
         """By the model's name the folder of the revision that its link in the model store leads to."""
         declared = self._object(places.DECLARED).get("folders")
         folder = declared.get("models") if isinstance(declared, dict) else None
-        found = {}
+        links = {}
         for path in glob.glob(self._path(f"{folder or MODEL_STORE}/*")):
             with contextlib.suppress(OSError):
                 name, target = os.path.basename(path), os.readlink(path)
                 if target.startswith(f"{name}@"):
-                    found[name] = target
-        return found
+                    links[name] = target
+        return links
 
     def hub_models(self) -> dict[str, int]:
         """Bytes of each model that the hub's own tools have brought here, as far as this user sees them."""

@@ -31,15 +31,15 @@ _SHORTEST = 12
 
 def values(read: Read) -> list[str]:
     """All secrets in our files on this host, those of files with many lines word by word."""
-    found: dict[str, None] = {}
+    secrets: dict[str, None] = {}
     for name in _FILES:
         for line in (read(f"{FOLDER}/{name}") or "").splitlines():
             if line.startswith(("#", "-----")):
                 continue
             # the front proxy's list has the keys as expressions
             words = [line.strip(), *_BETWEEN.split(line.replace("\\", ""))]
-            found.update(dict.fromkeys(word for word in words if len(word) >= _SHORTEST))
-    return list(found)
+            secrets.update(dict.fromkeys(word for word in words if len(word) >= _SHORTEST))
+    return list(secrets)
 
 
 def described(read: Read, key: str) -> dict[str, dict[str, Any]]:
@@ -47,12 +47,12 @@ def described(read: Read, key: str) -> dict[str, dict[str, Any]]:
 
     Nobody keeps the key, so a fingerprint is no help in guessing. Without a key there is none.
     """
-    found: dict[str, dict[str, Any]] = {}
+    descriptions: dict[str, dict[str, Any]] = {}
     for name in NAMES:
         text = read(f"{FOLDER}/secrets/{name}")
         if text is None:
             continue
         value = text.strip()
         digest = hmac.new(key.encode(), value.encode(), "sha256").hexdigest() if value and key else ""
-        found[name] = {"characters": len(value), "fingerprint": digest}
-    return found
+        descriptions[name] = {"characters": len(value), "fingerprint": digest}
+    return descriptions

@@ -17,7 +17,7 @@ RECEIVED = "port_rcv_packets"
 
 def read(root: str = "/") -> dict[str, dict[str, int]]:
     """By device the counters that it has."""
-    found: dict[str, dict[str, int]] = {}
+    counters: dict[str, dict[str, int]] = {}
     for port in sorted(glob.glob(os.path.join(root, "sys/class/infiniband/*/ports/1")))[:16]:
         values = {}
         for name in (f"counters/{RECEIVED}", *(f"hw_counters/{one}" for one in LOST)):
@@ -26,5 +26,5 @@ def read(root: str = "/") -> dict[str, dict[str, int]]:
             except (OSError, ValueError):
                 continue  # another driver, or a counter that this firmware lacks
         if values:
-            found[port.split(os.sep)[-3]] = values
-    return found
+            counters[port.split(os.sep)[-3]] = values
+    return counters

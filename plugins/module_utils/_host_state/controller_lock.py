@@ -43,13 +43,13 @@ def take(wish: Holder, path: str = PATH, now: float | None = None) -> tuple[Hold
     # whoever reads what is there and writes what follows from it does so alone
     with os.fdopen(files.open_checked(f"{path}.guard", os.O_RDWR | os.O_CREAT, 0o600), "w", encoding="utf-8") as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)
-        found, age = read(path, now)
-        another = found is not None and found.token != wish.token
+        holder, age = read(path, now)
+        another = holder is not None and holder.token != wish.token
         if another and age < PATIENCE:
-            return found, None, age
-        since = found.since if found and not another else time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(now))
+            return holder, None, age
+        since = holder.since if holder and not another else time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(now))
         files.write_atomic(path, text(Holder(wish.token, wish.owner, wish.play, since)))
-        return None, found if another else None, age
+        return None, holder if another else None, age
 
 
 def read(path: str = PATH, now: float | None = None) -> tuple[Holder | None, float]:

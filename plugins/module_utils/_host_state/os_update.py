@@ -60,15 +60,15 @@ class Plan:
 
 def parse(text: str) -> Plan:
     """What ``apt-get --simulate`` says it would do."""
-    found = Plan()
+    plan = Plan()
     for name, arch, old, new in _INST.findall(text):
         full = f"{name}:{arch}" if arch else name
         if old:
-            found.updates.append({"name": full, "old": old, "new": new})
+            plan.updates.append({"name": full, "old": old, "new": new})
         else:
-            found.new.append({"name": full, "new": new})
-    found.removed = [{"name": name, "old": old} for name, old in _REMV.findall(text)]
-    return found
+            plan.new.append({"name": full, "new": new})
+    plan.removed = [{"name": name, "old": old} for name, old in _REMV.findall(text)]
+    return plan
 
 
 class OsUpdate:
@@ -194,15 +194,17 @@ class OsUpdate:
 
     def firmware(self) -> dict[str, str]:
         """Versions by name, as far as a tool of the host shows them: BIOS, VBIOS, and what fwupd knows (EC, PD, …)."""
-        found: dict[str, str] = {}
+        versions: dict[str, str] = {}
         with contextlib.suppress(OSError):
-            found["BIOS"] = files.read_plain("/sys/class/dmi/id/bios_version", 200).decode("utf-8", "replace").strip()
+            versions["BIOS"] = (
+                files.read_plain("/sys/class/dmi/id/bios_version", 200).decode("utf-8", "replace").strip()
+            )
         code, out, _err = self._run(["nvidia-smi", "--query-gpu=vbios_version", "--format=csv,noheader"], 10.0)
         if code == 0 and out.strip() and "N/A" not in out:
-            found["VBIOS"] = ", ".join(sorted(set(out.split())))
+            versions["VBIOS"] = ", ".join(sorted(set(out.split())))
         code, out, _err = self._run(["fwupdmgr", "get-devices", "--json", "--no-unreported-check"], 30.0)
         with contextlib.suppress(ValueError, TypeError, AttributeError, KeyError):
             for device in json.loads(out)["Devices"] if code == 0 else ():
                 if device.get("Version"):
-                    found[str(device["Name"])[:60]] = str(device["Version"])[:60]
-        return {name: version for name, version in sorted(found.items()) if version}
+                    versions[str(device["Name"])[:60]] = str(device["Version"])[:60]
+        return {name: version for name, version in sorted(versions.items()) if version}

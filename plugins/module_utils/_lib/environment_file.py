@@ -25,13 +25,13 @@ def parse(text: str) -> dict[str, str]:
     Comments and lines that set nothing are left out, quotes and escapes are taken away, and of a name that is set
     twice the last value counts.
     """
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     # a line ends where systemd ends it: Unicode has more line breaks, which are part of a value
     for line in text.replace("\\\n", "").split("\n"):
         name, sign, value = line.strip().partition("=")
         if sign and _NAME.fullmatch(name.strip()):
-            found[name.strip()] = _value(value.strip())
-    return found
+            variables[name.strip()] = _value(value.strip())
+    return variables
 
 
 def read(paths: Iterable[str]) -> dict[str, str]:

@@ -43,7 +43,7 @@ def _opened(path: str, flags: int, mode: int = 0o600) -> tuple[int, os.stat_resu
         while True:
             name = waiting.pop()
             try:
-                found = os.open(name, (_PASS if waiting else flags) | _ALWAYS, mode, dir_fd=place)
+                descriptor = os.open(name, (_PASS if waiting else flags) | _ALWAYS, mode, dir_fd=place)
             except OSError as error:
                 links += 1
                 if error.errno not in (errno.ELOOP, errno.ENOTDIR):
@@ -52,12 +52,12 @@ def _opened(path: str, flags: int, mode: int = 0o600) -> tuple[int, os.stat_resu
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path) from None
                 target = _target(place, name, path)
                 waiting += _names(target)
-                found = os.open("/", _PASS) if target.startswith("/") else os.dup(place)
+                descriptor = os.open("/", _PASS) if target.startswith("/") else os.dup(place)
             else:
                 if not waiting:
-                    return found, os.fstat(place)
+                    return descriptor, os.fstat(place)
             os.close(place)
-            place = found
+            place = descriptor
     finally:
         os.close(place)
 

@@ -30,13 +30,13 @@ def parse(text: str | bytes, most: int = MOST, depth: int = DEPTH) -> Any:
     if len(text) > most:
         raise ForeignError(f"longer than {most} bytes")
     try:
-        found = json.loads(text, parse_constant=_constant, parse_float=_float)
+        value = json.loads(text, parse_constant=_constant, parse_float=_float)
     except RecursionError:
         raise ForeignError("nested too deeply") from None
     except ValueError as error:
         raise error if isinstance(error, ForeignError) else ForeignError(f"no JSON: {error}") from None
-    _check(found, depth)
-    return found
+    _check(value, depth)
+    return value
 
 
 def parse_object(text: str | bytes, most: int = MOST, depth: int = DEPTH) -> dict[str, Any]:

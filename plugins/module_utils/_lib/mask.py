@@ -65,17 +65,17 @@ _NAMES: t.Final = re.compile(
 
 def forms(secrets: Iterable[str]) -> list[str]:
     """The texts by which a secret shows: as it is, in URLs, and within base64 of something longer; longest first."""
-    found: set[str] = set()
+    spellings: set[str] = set()
     for secret in secrets:
         if len(secret) < SHORTEST:
             continue
-        found |= {secret, urllib.parse.quote(secret, safe=""), urllib.parse.quote_plus(secret)}
+        spellings |= {secret, urllib.parse.quote(secret, safe=""), urllib.parse.quote_plus(secret)}
         for before in range(3):
             # three bytes are four characters: those that the neighbours' bits are part of are left out
             coded = base64.b64encode(b"\0" * before + secret.encode()).decode().rstrip("=")
             whole = coded[(0, 2, 3)[before] : len(coded) - (1 if (before + len(secret.encode())) % 3 else 0)]
-            found |= {whole, whole.replace("+", "-").replace("/", "_")}
-    return sorted(found, key=len, reverse=True)
+            spellings |= {whole, whole.replace("+", "-").replace("/", "_")}
+    return sorted(spellings, key=len, reverse=True)
 
 
 def mask(text: str, known: Sequence[str] = ()) -> str:

@@ -183,11 +183,11 @@ def talk(
         exchange.request(method, target, body, dict(headers or {}))
         answer = exchange.getresponse()
         try:
-            found = answer.read(most + 1)
+            reply = answer.read(most + 1)
         except ValueError as error:
             raise http.client.HTTPException(f"a body that is none: {error}") from error
-    if len(found) > most:
+    if len(reply) > most:
         raise http.client.HTTPException(f"an answer of more than {most} bytes")
     if answer.length:
-        raise http.client.IncompleteRead(found, answer.length)
-    return Answer(answer.status, found)
+        raise http.client.IncompleteRead(reply, answer.length)
+    return Answer(answer.status, reply)

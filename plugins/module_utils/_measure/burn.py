@@ -70,13 +70,13 @@ print("SPARKTHOR-BURN " + json.dumps({"device": "cuda" if gpus else "cpu", "gpus
 def summary(samples: Sequence[Sequence[dict[str, Any]]], number: int) -> dict[str, Any]:
     """Of one GPU's readings under load: median clock and power, highest temperature, reasons that held mostly."""
     readings = [sample[number] for sample in samples if number < len(sample)]
-    found: dict[str, Any] = {"readings": len(readings)}
+    result: dict[str, Any] = {"readings": len(readings)}
     for key, pick in (("sm_mhz", statistics.median), ("watts", statistics.median), ("celsius", max)):
         values = [reading[key] for reading in readings if reading.get(key) is not None]
-        found[key] = round(float(pick(values)), 1) if values else None
+        result[key] = round(float(pick(values)), 1) if values else None
     reasons = [reason for reading in readings for reason in reading.get("slowed") or ()]
-    found["slowed"] = sorted({reason for reason in reasons if 2 * reasons.count(reason) > len(readings)})
-    return found
+    result["slowed"] = sorted({reason for reason in reasons if 2 * reasons.count(reason) > len(readings)})
+    return result
 
 
 def read_burn_output(status: int, out: str) -> dict[str, Any]:

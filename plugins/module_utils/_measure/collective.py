@@ -105,19 +105,19 @@ def parse_nccl_log(text: str) -> dict[str, Any]:
     for line in text.splitlines():
         if "NCCL INFO" not in line:
             continue
-        found = _NETWORK.search(line)
-        if found:
-            networks.append(found[1])
-        found = _IB.search(line)
-        if found:
-            ports += [item for item in (f"{m[1]}:{m[2]}" for m in _PORT.finditer(found["ports"])) if item not in ports]
-        found = _SOCKET.search(line)
-        if found:
-            sockets += [m[1] for m in _NETDEV.finditer(found["ports"]) if m[1] not in sockets]
+        match = _NETWORK.search(line)
+        if match:
+            networks.append(match[1])
+        match = _IB.search(line)
+        if match:
+            ports += [item for item in (f"{m[1]}:{m[2]}" for m in _PORT.finditer(match["ports"])) if item not in ports]
+        match = _SOCKET.search(line)
+        if match:
+            sockets += [m[1] for m in _NETDEV.finditer(match["ports"]) if m[1] not in sockets]
         channels.update(m[1].removeprefix("NET/") for m in _CHANNEL.finditer(line))
-        found = _BOOTSTRAP.search(line)
-        if found and not bootstrap:
-            bootstrap = found[1]
+        match = _BOOTSTRAP.search(line)
+        if match and not bootstrap:
+            bootstrap = match[1]
         disabled = disabled or bool(_DISABLED.search(line))
     network = ""
     if networks:
@@ -140,7 +140,7 @@ def parse_nccl_log(text: str) -> dict[str, Any]:
 
 def counters(root: str = "/sys/class") -> dict[str, int]:
     """Bytes sent, by netdev and by RDMA port (whose traffic no netdev counts)."""
-    found: dict[str, int] = {}
+    values: dict[str, int] = {}
 
     def read(path: str) -> int | None:
         try:
@@ -152,12 +152,12 @@ def counters(root: str = "/sys/class") -> dict[str, int]:
     for name in _names(f"{root}/net"):
         value = read(f"{root}/net/{name}/statistics/tx_bytes")
         if value is not None and name != "lo":
-            found[name] = value
+            values[name] = value
     for name in _names(f"{root}/infiniband"):
         value = read(f"{root}/infiniband/{name}/ports/1/counters/port_xmit_data")
         if value is not None:
-            found[name] = value * 4  # counted in words of four bytes
-    return found
+            values[name] = value * 4  # counted in words of four bytes
+    return values
 
 
 def _names(folder: str) -> list[str]:

@@ -89,16 +89,16 @@ class Client:
         # nobody calls less than a token a second an answer
         connection, answer = self._post({**self._body(tokens), **options}, tokens)
         try:
-            found = read_stream(iter(answer.readline, b""), time.monotonic)
+            measured = read_stream(iter(answer.readline, b""), time.monotonic)
         except (OSError, http.client.HTTPException) as error:
             raise CompletionError(f"the stream broke: {error or type(error).__name__}") from error
         finally:
             connection.close()
         return {
-            "tokens": found["tokens"],
-            "ttft": found["first"] - begun,
-            "first": found["first"],
-            "last": found["last"],
+            "tokens": measured["tokens"],
+            "ttft": measured["first"] - begun,
+            "first": measured["first"],
+            "last": measured["last"],
         }
 
 
@@ -142,16 +142,16 @@ def read_stream(lines: Iterable[bytes], clock: Callable[[], float]) -> dict[str,
 
 def measure(client: Client, tokens: int, streams: list[int], tasks: bool = False) -> dict[str, Any]:
     """A completion, simple tasks, then so many streams at once; ``error`` where it ends early."""
-    found: dict[str, Any] = {"streams": {}}
+    measured: dict[str, Any] = {"streams": {}}
     try:
-        found["completion"] = client.complete(min(16, tokens))
+        measured["completion"] = client.complete(min(16, tokens))
         if tasks:
-            found["answers"] = answers.ask(client.answer)
+            measured["answers"] = answers.ask(client.answer)
         for count in streams:
-            found["streams"][str(count)] = _at_once(client, tokens, count)
+            measured["streams"][str(count)] = _at_once(client, tokens, count)
     except CompletionError as error:
-        found["error"] = str(error)
-    return found
+        measured["error"] = str(error)
+    return measured
 
 
 def _at_once(client: Client, tokens: int, count: int) -> dict[str, float]:

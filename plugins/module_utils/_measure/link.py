@@ -200,7 +200,7 @@ def _connect(source: str, netdev: str, address: str, port: int, timeout: float) 
 
 
 def _stream(test: Mapping[str, Any], nonce: str, port: int, seconds: float, results: list[dict[str, Any]]) -> None:
-    found: dict[str, Any] = {}
+    measured: dict[str, Any] = {}
     try:
         with _connect(test["source"], test["netdev"], test["address"], port, 5) as client:
             client.sendall(json.dumps({"nonce": nonce, "do": "sink"}).encode() + b"\n")
@@ -213,12 +213,12 @@ def _stream(test: Mapping[str, Any], nonce: str, port: int, seconds: float, resu
                 client.send(block)
             client.shutdown(socket.SHUT_WR)
             said = _read_object(client, seconds + 20)
-            found = {"bytes": foreign.whole(said.get("bytes")), "seconds": foreign.number(said.get("seconds"))}
-            if found["seconds"] <= 0:
+            measured = {"bytes": foreign.whole(said.get("bytes")), "seconds": foreign.number(said.get("seconds"))}
+            if measured["seconds"] <= 0:
                 raise LinkError("the agent there measured no time")
     except (OSError, LinkError, ValueError) as error:
-        found = {"error": str(error) or type(error).__name__}
-    results.append(found)
+        measured = {"error": str(error) or type(error).__name__}
+    results.append(measured)
 
 
 def measure_tcp(tests: Sequence[Mapping[str, Any]], nonce: str, port: int, seconds: float, streams: int) -> float:
@@ -313,19 +313,19 @@ def measure(
     rdma = shutil.which(PERFTEST) is not None
     answers = []
     for test in tests:
-        found: dict[str, Any] = {"id": test["id"], "how": "rdma" if test["how"] == "rdma" and rdma else "tcp"}
+        measured: dict[str, Any] = {"id": test["id"], "how": "rdma" if test["how"] == "rdma" and rdma else "tcp"}
         try:
             if len(test["paths"]) == 1:
                 path = test["paths"][0]
-                found["mtu"] = measured_path_mtu(path["netdev"], path["address"], path["wanted_mtu"], echo)
-            if found["how"] == "rdma":
+                measured["mtu"] = measured_path_mtu(path["netdev"], path["address"], path["wanted_mtu"], echo)
+            if measured["how"] == "rdma":
                 try:
-                    found["gbits"] = round(measure_rdma(test["paths"], nonce, port, port + 1), 3)
+                    measured["gbits"] = round(measure_rdma(test["paths"], nonce, port, port + 1), 3)
                 except NoPerftest:
-                    found["how"] = "tcp"
-            if found["how"] == "tcp":
-                found["gbits"] = round(measure_tcp(test["paths"], nonce, port, seconds, streams), 3)
+                    measured["how"] = "tcp"
+            if measured["how"] == "tcp":
+                measured["gbits"] = round(measure_tcp(test["paths"], nonce, port, seconds, streams), 3)
         except (LinkError, OSError) as error:
-            found["error"] = str(error)[:300]
-        answers.append(found)
+            measured["error"] = str(error)[:300]
+        answers.append(measured)
     return answers

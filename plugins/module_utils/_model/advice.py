@@ -69,13 +69,13 @@ def _more_gpus(result: Mapping[str, Any], replanned: Planner, estimate: int) -> 
 def helps(result: Mapping[str, Any], replanned: Planner, change: Mapping[str, Any]) -> bool:
     """Whether a model that does not fit does so then, and one that may not start in every boot does."""
     try:
-        found = replanned(change)
+        replan = replanned(change)
     except SizingError:
         return False
     if result["verdict"] == "does_not_fit":
         # a drafter that is not known leaves the verdict open at best
-        return bool(found["verdict"] != "does_not_fit" and found["request_bytes_per_rank"] is not None)
-    return bool(found["verdict"] != "does_not_fit" and not any("boots differ" in text for text in found["reasons"]))
+        return bool(replan["verdict"] != "does_not_fit" and replan["request_bytes_per_rank"] is not None)
+    return bool(replan["verdict"] != "does_not_fit" and not any("boots differ" in text for text in replan["reasons"]))
 
 
 def _of_pinned(result: Mapping[str, Any], replanned: Planner, batched: int) -> Iterator[str]:

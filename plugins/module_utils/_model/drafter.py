@@ -81,15 +81,15 @@ def _other_model(tokens: int, name: str, draft: Mapping[str, Any], weights: int 
         said = "" if weights else f"the weights of the drafter {name} (give their size as draft_weights_bytes)"
         return Drafter(tokens, unknown=said, weights=weights)
     try:
-        found = read_shape(described)
+        other = read_shape(described)
     except SizingError as error:
         return _uncounted(tokens, f"the drafter {name}: {error}", weights)
     strange = known.unknown_of({**text, "model_type": ""})
     if strange:
         return _uncounted(tokens, f"the drafter {name}: {'; '.join(strange)}", weights)
     # the head may have fewer words than the model; the embedding is the model's own
-    vocab = optional_int(described, ("draft_vocab_size",), found.vocab)
-    return Drafter(tokens, replace(found, vocab=vocab), weights=weights)
+    vocab = optional_int(described, ("draft_vocab_size",), other.vocab)
+    return Drafter(tokens, replace(other, vocab=vocab), weights=weights)
 
 
 def _uncounted(tokens: int, what: str, weights: int | None) -> Drafter:

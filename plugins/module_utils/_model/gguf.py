@@ -134,13 +134,13 @@ def tensor_layer(name: str) -> int | None:
 
 def part_names(name: str) -> list[str]:
     """The names of all parts of the model that a file is part of; the name itself where it has no number."""
-    found = _PART.search(name)
-    if not found:
+    match = _PART.search(name)
+    if not match:
         return [name]
-    count = int(found.group(2))
-    if not 1 <= int(found.group(1)) <= count:
-        raise SizingError("model_path", name, f"is numbered {found.group(1)} of {count}", "Correct the name.")
-    return [f"{name[: found.start()]}-{number:05d}-of-{count:05d}.gguf" for number in range(1, count + 1)]
+    count = int(match.group(2))
+    if not 1 <= int(match.group(1)) <= count:
+        raise SizingError("model_path", name, f"is numbered {match.group(1)} of {count}", "Correct the name.")
+    return [f"{name[: match.start()]}-{number:05d}-of-{count:05d}.gguf" for number in range(1, count + 1)]
 
 
 def models_in(names: Iterable[str]) -> list[str]:
@@ -285,15 +285,15 @@ def _read_header(path: str) -> _Header:
             problem = "is GGUF for big-endian machines" if big else f"is GGUF of version {version}"
             raise reader.wrong(problem, "Choose a file in GGUF 3, little-endian.")
         count, fields = reader.count("tensors", _TENSORS_LIMIT), reader.count("fields", _FIELDS_LIMIT)
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for _number in range(fields):
             name = reader.text("the name of a field")
-            if name in found:
+            if name in values:
                 raise reader.wrong(f"has the field {name} twice")
-            found[name] = reader.value(name)
+            values[name] = reader.value(name)
         tensors: dict[str, Tensor] = {}
         ends = last = 0
-        step = found.get("general.alignment", 32)
+        step = values.get("general.alignment", 32)
         if not isinstance(step, int) or step < 1 or step & (step - 1) or step > 2**20:
             raise reader.wrong(f"has general.alignment {step}, which is no power of two")
         for _number in range(count):
@@ -312,7 +312,7 @@ def _read_header(path: str) -> _Header:
                 f"has {reader.size} bytes and should have {needed}",
                 "The file was not copied whole: fetch the model again.",
             )
-        return _Header(found, tensors)
+        return _Header(values, tensors)
 
 
 def read_gguf(path: str) -> Gguf:

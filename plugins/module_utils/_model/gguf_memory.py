@@ -306,7 +306,7 @@ def _shares(
         counts = [0] * hosts
         for host, count in zip(order, spread, strict=True):
             counts[host] = count
-    found: dict[int, HostShare] = {}
+    shares: dict[int, HostShare] = {}
     begin, compute = 0, compute_bytes(model, request)
     for host in order if 0 in order else [*order, 0]:
         here = range(begin, begin + counts[host])
@@ -314,7 +314,7 @@ def _shares(
         held = sum(weights[layer] for layer in here)
         held += output if host == order[-1] else 0
         held += embedding if host == 0 else 0
-        found[host] = HostShare(
+        shares[host] = HostShare(
             host=names[host],
             layers=len(here),
             weights=held,
@@ -324,7 +324,7 @@ def _shares(
             memory=memory[host],
             available=available[host],
         )
-    return [found[host] for host in range(hosts)]
+    return [shares[host] for host in range(hosts)]
 
 
 def plan(model: Gguf, *, head_computes: bool = True, **options: Any) -> dict[str, Any]:
@@ -376,7 +376,7 @@ def plan(model: Gguf, *, head_computes: bool = True, **options: Any) -> dict[str
 
 def _arguments(request: CacheRequest, shares: Sequence[HostShare]) -> dict[str, Any]:
     """Options of llama-server that pin what was planned; ``fit`` would change what does not seem to fit."""
-    found: dict[str, Any] = {
+    options: dict[str, Any] = {
         "ctx-size": request.cells,
         "parallel": request.slots,
         "cache-type-k": request.key_type,
@@ -391,8 +391,8 @@ def _arguments(request: CacheRequest, shares: Sequence[HostShare]) -> dict[str, 
         counts = [share.layers for share in [*shares[1:], shares[0]]]
         holder = len(counts) - 1 if counts[-1] else len(counts) - 2
         counts[holder] += 1
-        found["tensor-split"] = ",".join(map(str, counts))
-    return found
+        options["tensor-split"] = ",".join(map(str, counts))
+    return options
 
 
 def _judge(
@@ -426,14 +426,14 @@ def _judge(
 
 
 def _suggestions(model: Gguf, request: CacheRequest, shares: Sequence[HostShare], short: int) -> list[str]:
-    found = []
+    suggestions = []
     if request.prompts and short <= request.prompts * MIB:
-        found.append(f"Lower prompt_cache_mib by {-(-short // MIB)} to {request.prompts - -(-short // MIB)}.")
+        suggestions.append(f"Lower prompt_cache_mib by {-(-short // MIB)} to {request.prompts - -(-short // MIB)}.")
     worst = max(shares, key=lambda share: share.cache)
     if request.cells and worst.cache > short:
         fitting = int((worst.cache - short) / worst.cache * request.slot_cells) // _PAD * _PAD
         if fitting >= _PAD:
-            found.append(f"max_model_len={fitting} fits, with {request.slots} at once.")
+            suggestions.append(f"max_model_len={fitting} fits, with {request.slots} at once.")
     if request.key_type == "f16" and worst.cache * 15 // 32 > short:
-        found.append("kv_cache_dtype=q8_0 makes it fit.")
-    return found or ["More hosts, a stronger quantization of the model or more free memory are needed."]
+        suggestions.append("kv_cache_dtype=q8_0 makes it fit.")
+    return suggestions or ["More hosts, a stronger quantization of the model or more free memory are needed."]

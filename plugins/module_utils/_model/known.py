@@ -61,14 +61,14 @@ _FIELDS: dict[str, tuple[str, ...]] = {
 def unknown_of(text: Mapping[str, Any]) -> list[str]:
     """What in a config changes the cache in a way that the plan does not know; empty for known models."""
     kind = str(text.get("model_type") or "")
-    found = [
+    unknown = [
         f"config.{field} of model_type {kind!r}"
         for field, models in _FIELDS.items()
         if text.get(field) not in (None, {}, [], 0) and kind not in models
     ]
-    found += [
+    unknown += [
         f"layers of type {word!r} (planned as attention that keeps the whole context)" for word in strange_kinds(text)
     ]
     if kind and kind not in TYPES:
-        found.append(f"model_type {kind!r} (its attention is planned as the fields that are known say)")
-    return found
+        unknown.append(f"model_type {kind!r} (its attention is planned as the fields that are known say)")
+    return unknown

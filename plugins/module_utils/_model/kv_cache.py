@@ -135,15 +135,15 @@ def _compressed(layer: Layer, element: Element) -> list[Cache]:
         size = 2 * twice * width * 4
         return Cache(pool.WINDOW, size, window=twice * layer.ratio, block=tokens, align=_V4_ALIGN, form=(width,))
 
-    found = [Cache(pool.WINDOW, _V4_ROW, window=layer.window, block=_V4_BLOCK, align=_V4_ALIGN)]
+    caches = [Cache(pool.WINDOW, _V4_ROW, window=layer.window, block=_V4_BLOCK, align=_V4_ALIGN)]
     if layer.ratio > 1:
-        found.append(Cache(pool.FULL, _V4_ROW, per_entry=layer.ratio, align=_V4_ALIGN))
-        found.append(half_done(layer.key_dim))
+        caches.append(Cache(pool.FULL, _V4_ROW, per_entry=layer.ratio, align=_V4_ALIGN))
+        caches.append(half_done(layer.key_dim))
     if layer.index_dim:
         index = layer.index_dim + 4 * (layer.index_dim // 128)
-        found.append(Cache(pool.FULL, index, per_entry=layer.ratio, align=_V4_ALIGN))
-        found.append(half_done(layer.index_dim))
-    return found
+        caches.append(Cache(pool.FULL, index, per_entry=layer.ratio, align=_V4_ALIGN))
+        caches.append(half_done(layer.index_dim))
+    return caches
 
 
 def layer_caches(
@@ -151,15 +151,15 @@ def layer_caches(
 ) -> list[Cache]:
     """All that one layer caches on a rank."""
     plain = Fraction(dtype_bytes("dtype", shape.dtype))
-    found: list[Cache] = []
+    caches: list[Cache] = []
     if layer.ratio:
-        found += _compressed(layer, element)
+        caches += _compressed(layer, element)
     elif layer.cache in (FULL, WINDOW):
-        found += _attention(layer, element, tensor, plain)
+        caches += _attention(layer, element, tensor, plain)
     state = layer_state_bytes(layer, shape, tensor, drafted, ssm_dtype)
     if state:
-        found.append(Cache(pool.STATE, state, spare=layer.checkpoints))
-    return found
+        caches.append(Cache(pool.STATE, state, spare=layer.checkpoints))
+    return caches
 
 
 def layer_state_bytes(layer: Layer, shape: Shape, tensor: int = 1, drafted: int = 0, ssm_dtype: str = "auto") -> int:

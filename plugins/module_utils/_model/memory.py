@@ -333,10 +333,10 @@ class _Cache:
         of_stage = [stage for stage, count in enumerate(self.stages) for _layer in range(count)]
         plain = kv_element(self.shape.dtype, self.shape)
         bare = unpacked_ends(self.shape, self.element)
-        found = []
+        by_layer = []
         for index, layer in enumerate(self.shape.layers):
             element = plain if index in bare else self.element
-            found += [
+            by_layer += [
                 replace(cache, stage=of_stage[index])
                 for cache in layer_caches(
                     layer, self.shape, element, tensor or self.tensor, self.drafter.tokens, self.ssm_dtype
@@ -344,11 +344,11 @@ class _Cache:
             ]
         drafting = self.drafter.shape
         for layer in drafting.layers if drafting else ():
-            found += [
+            by_layer += [
                 replace(cache, stage=len(self.stages) - 1)
                 for cache in layer_caches(layer, drafting or self.shape, self.element, tensor or self.tensor)
             ]
-        return found
+        return by_layer
 
     def pool(self) -> Pool:
         caches = self.caches()
@@ -381,21 +381,21 @@ def _weights(asked: Options, shape: Shape, stages: Sequence[int], tensor: int, d
     if tensors is not None:
         share = loaded_share(shape, sum(tensors.values()))
         tensors = {name: int(part * share) for name, part in tensors.items()}
-        found = weights_from_tensors(shape, tensors, stages, tensor, text_alone, drafter.own_weights)
+        weights = weights_from_tensors(shape, tensors, stages, tensor, text_alone, drafter.own_weights)
     else:
         size = None if size is None else as_int("weights_bytes", size)
         size = None if size is None else int(size * loaded_share(shape, size))
-        found = estimate_weights(shape, stages, tensor, size, text_alone)
+        weights = estimate_weights(shape, stages, tensor, size, text_alone)
     if drafter.own_weights and (tensors is not None or size is not None):
-        return found  # what the checkpoint holds of it is counted
+        return weights  # what the checkpoint holds of it is counted
     if drafter.weights is not None:
         more = -(-drafter.weights // tensor)
     elif drafter.shape is not None:
         more = drafter_bytes(drafter.shape, tensor, drafter.own_weights)
     else:
-        return found
-    last = len(found.by_rank) - tensor
-    return replace(found, by_rank=[size + (more if rank >= last else 0) for rank, size in enumerate(found.by_rank)])
+        return weights
+    last = len(weights.by_rank) - tensor
+    return replace(weights, by_rank=[size + (more if rank >= last else 0) for rank, size in enumerate(weights.by_rank)])
 
 
 def _pinned_cache(value: int | str | None) -> int | None:
@@ -448,14 +448,14 @@ def _plan_ranks(asked: Options, cache: _Cache, made: Pool, weights: Weights, bes
 
 def _per_token(caches: Sequence[Cache], kind: str, length: int) -> int:
     """Bytes that a token adds; a window as long as the context is no window at all."""
-    found = 0
+    total = 0
     for cache in caches:
         if cache.kind == STATE:
             continue
         grows = cache.kind == FULL or cache.window >= length
         if grows == (kind == FULL):
-            found += cache.bytes // cache.per_entry
-    return found
+            total += cache.bytes // cache.per_entry
+    return total
 
 
 def _per_window(caches: Sequence[Cache], in_flight: int, length: int) -> int:

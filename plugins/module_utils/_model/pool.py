@@ -127,13 +127,13 @@ def _same_type(caches: Sequence[Cache]) -> bool:
 def _one_page(caches: Sequence[Cache]) -> list[Cache]:
     """Pages of one size: larger blocks where that divides, else padding."""
     largest = max(cache.page for cache in caches)
-    found = []
+    pages = []
     for cache in caches:
         if cache.page == largest or cache.kind == STATE or largest % cache.page:
-            found.append(replace(cache, page_bytes=largest))
+            pages.append(replace(cache, page_bytes=largest))
         else:
-            found.append(replace(cache, block=cache.block * (largest // cache.page)))
-    return found
+            pages.append(replace(cache, block=cache.block * (largest // cache.page)))
+    return pages
 
 
 def _split(caches: Sequence[Cache]) -> tuple[tuple[Cache, ...], ...]:

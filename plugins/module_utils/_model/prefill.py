@@ -96,12 +96,12 @@ def prompts(
 
     Only prompts that fit into ``length``.
     """
-    found: dict[int, dict[str, list[float]]] = {}
+    speeds: dict[int, dict[str, list[float]]] = {}
     for prompt in PROMPTS:
         if prompt < length:
             taken = seconds(shape, reads, step, batched, prompt, chosen)
-            found[prompt] = {
+            speeds[prompt] = {
                 "tokens_per_second": spread(prompt / taken),
                 "seconds_to_first_token": spread(taken + step.seconds(shape, reads)),
             }
-    return found
+    return speeds

@@ -187,19 +187,19 @@ def _judge_weights(
 
 def _lower(rank: Rank, length: int, utilization: float, asked: Asked) -> list[str]:
     """What to lower, and by how much, so that a boot that takes more starts as well."""
-    found = []
+    suggestions = []
     tokens = rank.tokens(rank.surely)
     if tokens is not None and tokens >= 1024:
         fitting = tokens // 1024 * 1024
-        found.append(f"Lower max_model_len by {length - fitting} to {fitting}.")
-    found += _smaller_steps(rank, length, asked)
+        suggestions.append(f"Lower max_model_len by {length - fitting} to {fitting}.")
+    suggestions += _smaller_steps(rank, length, asked)
     if rank.memory and not rank.pinned:
         one = rank.sequence(length)
         needed = (max(one / (1 - SPREAD), one + SPREAD_LEAST) + rank.weights + rank.overhead) / rank.memory
         higher = -(-int(needed * 1000) // 10) / 100 + 0.01
         if utilization < higher <= EDGE_UTILIZATION:
-            found.append(f"Or raise gpu_memory_utilization to {higher:.2f}.")
-    return found or ["Pin the cache by kv_cache_memory_bytes, or use more GPUs."]
+            suggestions.append(f"Or raise gpu_memory_utilization to {higher:.2f}.")
+    return suggestions or ["Pin the cache by kv_cache_memory_bytes, or use more GPUs."]
 
 
 def _smaller_steps(rank: Rank, length: int, asked: Asked) -> list[str]:
@@ -216,30 +216,30 @@ def _smaller_steps(rank: Rank, length: int, asked: Asked) -> list[str]:
 
 def _shortages(rank: Rank, name: str, length: int, utilization: float, pinned: int | None) -> list[str]:
     """Why the model does not fit this rank, with its numbers; empty if it fits. Without a length, by weights alone."""
-    found: list[str] = []
+    shortages: list[str] = []
     budget, free, memory = rank.budget or 0, rank.free or 0, rank.memory or 0
     if pinned is not None and budget > memory * EDGE_UTILIZATION:
-        found.append(
+        shortages.append(
             f"{name}: weights {gib(rank.weights)}, overhead {gib(rank.overhead)} and the pinned KV cache "
             f"{gib(pinned)} exceed {EDGE_UTILIZATION:.2f} of {gib(memory)}."
         )
     elif free <= 0:
-        found.append(
+        shortages.append(
             f"{name}: weights {gib(rank.weights)} and overhead {gib(rank.overhead)} exceed "
             f"{utilization:.2f} of {gib(memory)} ({gib(budget)})."
         )
     elif length and rank.sequence(length) > free:
-        found.append(
+        shortages.append(
             f"{name}: one sequence of {length} tokens needs {gib(rank.sequence(length))} of cache and "
             f"{gib(free)} is left after weights {gib(rank.weights)} and overhead {gib(rank.overhead)}."
         )
     wanted = int(memory * utilization) if pinned is None else budget
     if rank.available is not None and rank.available < wanted:
-        found.append(
+        shortages.append(
             f"{name}: {gib(rank.available)} of memory is available now and vLLM wants {gib(wanted)} "
             f"({utilization:.2f} of {gib(memory)}): stop what holds memory, or drop the page cache."
         )
-    return found
+    return shortages
 
 
 def _suggest(

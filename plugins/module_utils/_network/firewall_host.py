@@ -148,25 +148,25 @@ class Firewall:
             self.take_back_unconfirmed()
         folder = f"{RUN}-check" if self.check else RUN
         try:
-            found = self.compare(folder)
+            compared = self.compare(folder)
         finally:
             if self.check:
                 shutil.rmtree(folder, ignore_errors=True)
-        result: dict[str, Any] = found["result"]
+        result: dict[str, Any] = compared["result"]
         if self.check or not result["changed"]:
             shutil.rmtree(folder, ignore_errors=True)
             return result
-        if not found["table_changed"]:
+        if not compared["table_changed"]:
             # Nothing that is loaded changes, so nobody can be cut off
             self.lasting(check=False).run()
             shutil.rmtree(folder, ignore_errors=True)
             return result
         if not self.params["token"]:
             raise FirewallError("a changed table is loaded by the action plugin of this module only")
-        self.arm(found)
+        self.arm(compared)
         return {**result, "started": True}
 
-    def arm(self, found: dict[str, Any]) -> None:
+    def arm(self, compared: dict[str, Any]) -> None:
         """The way back first, then the change."""
         before = self.listing("-s")
         restore = os.path.join(RUN, "restore.nft")
@@ -174,7 +174,7 @@ class Firewall:
         # the watch leaves the table alone until then
         began = time.monotonic()
         until = began + self.params["rollback_timeout"] + ARMED_GRACE
-        state = {"token": self.params["token"], "wanted": found["wanted"], "until": until}
+        state = {"token": self.params["token"], "wanted": compared["wanted"], "until": until}
         write_atomic(os.path.join(RUN, "armed.json"), json.dumps(state).encode(), 0, 0, 0o600)
         if not before:
             warm = os.path.join(RUN, "warm-up.nft")
@@ -184,7 +184,7 @@ class Firewall:
             if not before:
                 self.load(warm)
                 time.sleep(WARM_UP_SECONDS)
-            self.load(found["candidate"])
+            self.load(compared["candidate"])
             if time.monotonic() - began > self.params["rollback_timeout"] - 1:
                 raise FirewallError(
                     "loading the ruleset took as long as the host waits with its way back "

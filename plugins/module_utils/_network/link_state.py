@@ -34,17 +34,17 @@ def link_problems(
     """By NIC: where address, MTU, state or connected route differ from the plan."""
     problems: dict[str, list[str]] = {}
     for link in links:
-        found = job.expectation_problems([link], live)
-        if not found:
+        problems_seen = job.expectation_problems([link], live)
+        if not problems_seen:
             subnet = str(ipaddress.ip_interface(link["address"]).network)
             if (subnet, link["netdev"]) not in routes:
-                found.append(f"{link['netdev']} has no connected route to {subnet}")
-            found += [
+                problems_seen.append(f"{link['netdev']} has no connected route to {subnet}")
+            problems_seen += [
                 f"{name} has a connected route to {subnet} as well as {link['netdev']}: one NIC per subnet"
                 for network, name in sorted(routes)
                 if network == subnet and name != link["netdev"]
             ]
-        problems[link["netdev"]] = found
+        problems[link["netdev"]] = problems_seen
     return problems
 
 
@@ -173,7 +173,7 @@ def verify(links: list[dict[str, Any]], wait: float = 0.0) -> list[dict[str, Any
         report = []
         for link in links:
             state = live.get(link["netdev"], {})
-            found = list(problems[link["netdev"]])
+            of_link = list(problems[link["netdev"]])
             mine = [
                 {key: value for key, value in item.items() if not key.startswith("_")}
                 for item in answers
@@ -182,7 +182,7 @@ def verify(links: list[dict[str, Any]], wait: float = 0.0) -> list[dict[str, Any
             dead = [item for item in mine if not item["reachable"]]
             for item in dead:
                 carrier = "" if state.get("carrier") else ", no carrier: cable or other end"
-                found.append(
+                of_link.append(
                     f"{link['netdev']} does not reach {item['host'] or 'its peer'} {item['address']} with"
                     f" {item['payload']} bytes unfragmented ({item['error']}{carrier})"
                 )
@@ -192,8 +192,8 @@ def verify(links: list[dict[str, Any]], wait: float = 0.0) -> list[dict[str, Any
                     "address": link["address"],
                     "mtu": state.get("mtu", 0),
                     "carrier": bool(state.get("carrier")),
-                    "ok": not found,
-                    "problems": found,
+                    "ok": not of_link,
+                    "problems": of_link,
                     "peers": mine,
                 }
             )

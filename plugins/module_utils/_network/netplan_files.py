@@ -102,13 +102,13 @@ def _sync(folder: str) -> None:
 
 def generated_files(root: str = "") -> dict[str, FileState]:
     """netplan's generated files below a root folder, by their path without it."""
-    found: dict[str, FileState] = {}
+    states: dict[str, FileState] = {}
     for pattern in GENERATED:
         for path in sorted(glob.glob(root + pattern)):
             state = read_state(path)
             if state is not None:
-                found[path[len(root) :]] = state
-    return found
+                states[path[len(root) :]] = state
+    return states
 
 
 def write_json(path: str, value: Any) -> None:

@@ -214,14 +214,14 @@ def active_profiles() -> dict[str, str]:
 
 def _profiles(files: dict[str, FileState | None]) -> dict[str, tuple[str, FileState | None]]:
     """NetworkManager's profiles among these files: path → the NIC that it names and its state."""
-    found = {}
+    profiles = {}
     for path, state in files.items():
         folder, name = os.path.split(path)
         if folder.endswith("/system-connections") and not name.startswith("."):
             named = re.search(r"(?m)^interface-name=(.+)$", state["content"]) if state else None
             own = re.fullmatch(r"netplan-(.+)\.nmconnection", name)
-            found[path] = (named[1] if named else own[1] if own else "", state)
-    return found
+            profiles[path] = (named[1] if named else own[1] if own else "", state)
+    return profiles
 
 
 def _hands(files: dict[str, FileState | None], ours: list[str]) -> dict[str, str]:

@@ -72,7 +72,7 @@ PROFILE_FOLDERS = ("/etc/NetworkManager/system-connections", "/usr/lib/NetworkMa
 
 def static_settings() -> dict[str, str]:
     """networkd files and NetworkManager profiles that do not come from netplan, by path."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for folders, suffix in ((NETWORKD_FOLDERS, "*.network"), (PROFILE_FOLDERS, "*.nmconnection")):
         for folder in folders:
             # there NetworkManager reads every name that is not hidden and no backup
@@ -81,8 +81,8 @@ def static_settings() -> dict[str, str]:
                 state = job.read_state(path)
                 netplans = folder.startswith("/run/") and "netplan-" in os.path.basename(path)
                 if state is not None and not netplans and not path.endswith("~"):
-                    found[path] = state["content"]
-    return found
+                    settings[path] = state["content"]
+    return settings
 
 
 def edit_of_ours(content: str) -> str:
@@ -126,7 +126,7 @@ def foreign_settings(
     Lists of two netplan files merge, and of several networkd files the one first by name wins: either way the NIC
     would not become what the plan says.
     """
-    found: list[dict[str, Any]] = []
+    settings: list[dict[str, Any]] = []
     for netdev, mac in netdevs.items():
         paths: dict[str, bool] = {}
         for path, state in others.items():
@@ -148,20 +148,20 @@ def foreign_settings(
                     paths[path] = False
             elif profile_matches(content, netdev, mac):
                 paths[path] = False
-        found += [{"path": path, "netdev": netdev, "netplan": netplan} for path, netplan in paths.items()]
-    return found
+        settings += [{"path": path, "netdev": netdev, "netplan": netplan} for path, netplan in paths.items()]
+    return settings
 
 
 def configured_addresses(contents: list[str]) -> set[str]:
     """Addresses that networkd files or NetworkManager profiles give a NIC."""
-    found = set()
+    addresses = set()
     for content in contents:
         for section, key, value in netplan_generator.ini_items(content):
             if (section, key) in (("Network", "Address"), ("Address", "Address")) or (
                 section in ("ipv4", "ipv6") and re.fullmatch(r"address\d*|addresses\d*", key)
             ):
-                found |= {word.partition(",")[0] for word in value.split(";")}
-    return {normal_address(address) for address in found if address}
+                addresses |= {word.partition(",")[0] for word in value.split(";")}
+    return {normal_address(address) for address in addresses if address}
 
 
 def normal_address(address: str) -> str:
@@ -180,7 +180,7 @@ def runtime_addresses(
     A NIC that no file takes (docker0, a bridge somebody made) is left alone by the network services, and an address
     with a lifetime comes from DHCP or a router.
     """
-    found = []
+    addresses = []
     files = {**{path: state["content"] for path, state in generated.items()}, **static}
     for name, link in live.items():
         if name in ours or name == "lo":
@@ -196,8 +196,8 @@ def runtime_addresses(
         known = configured_addresses(contents)
         for address, item in link["addresses"].items():
             if item["scope"] == "global" and not item["dynamic"] and normal_address(address) not in known:
-                found.append({"netdev": name, "address": address})
-    return found
+                addresses.append({"netdev": name, "address": address})
+    return addresses
 
 
 def aside_name(path: str) -> str:
@@ -208,15 +208,15 @@ def aside_name(path: str) -> str:
 
 def set_aside(path: str) -> dict[str, list[str]]:
     """Files that stand aside on this host: original path → copies, for netplan, networkd and NetworkManager."""
-    found: dict[str, list[str]] = {}
+    asides: dict[str, list[str]] = {}
     for folder in sorted({os.path.dirname(path), *netplan_generator.SOURCES, NETWORKD_FOLDERS[0], PROFILE_FOLDERS[0]}):
         hidden = "." if folder in PROFILE_FOLDERS else ""
         for copy in sorted(glob.glob(f"{glob.escape(folder)}/{hidden}*{ASIDE}*")):
             original, _suffix, number = copy.rpartition(ASIDE)
             if re.fullmatch(r"(\.\d+)?", number):
                 original = f"{folder}/{os.path.basename(original).removeprefix(hidden)}"
-                found.setdefault(original, []).append(copy)
-    return found
+                asides.setdefault(original, []).append(copy)
+    return asides
 
 
 def nics_of(path: str, content: str, live: dict[str, dict[str, Any]]) -> set[str]:
@@ -233,10 +233,10 @@ def nics_of(path: str, content: str, live: dict[str, dict[str, Any]]) -> set[str
 def named_nics(content: str, live: dict[str, dict[str, Any]]) -> set[str]:
     """NICs that a networkd file or a NetworkManager profile names, by name or by address."""
     macs = {link["mac"].lower(): name for name, link in live.items() if link["mac"]}
-    found: set[str] = set()
+    nics: set[str] = set()
     for _section, key, value in netplan_generator.ini_items(content):
         if key in ("Name", "OriginalName", "interface-name"):
-            found |= set(re.split(r"[;,\s]+", value)) - {""}
+            nics |= set(re.split(r"[;,\s]+", value)) - {""}
         elif key in ("MACAddress", "PermanentMACAddress", "mac-address"):
-            found |= {macs.get(word.lower(), word) for word in value.split()}
-    return found
+            nics |= {macs.get(word.lower(), word) for word in value.split()}
+    return nics

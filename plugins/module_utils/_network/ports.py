@@ -96,14 +96,14 @@ def probe(params: dict[str, Any], check: bool) -> dict[str, Any]:
 
     started = time.monotonic()
     try:
-        found = neighbors.find_neighbours(
+        heard = neighbors.find_neighbours(
             params["host"], params["links"], job.live_links, run, params["seconds"], params["training"], check
         )
         # after the frames: other hosts wait for those, not for this
-        found["netplan"] = netplan_obstacles(params["path"], params["links"], params["renderer"], params["floating"])
-        found["rdma"] = rdma.read_links(run)
-        found["switches"] = switches(params["links"], run)
+        heard["netplan"] = netplan_obstacles(params["path"], params["links"], params["renderer"], params["floating"])
+        heard["rdma"] = rdma.read_links(run)
+        heard["switches"] = switches(params["links"], run)
     except (netplan_generator.NetplanError, RuntimeError, OSError, ValueError) as error:
         raise ProbeError(f"the fabric ports of {params['host']} could not be read: {error}") from error
-    found["seconds"] = round(time.monotonic() - started, 2)
-    return found
+    heard["seconds"] = round(time.monotonic() - started, 2)
+    return heard

@@ -34,7 +34,7 @@ def parse_lldp(text: str) -> dict[str, dict[str, Any]]:
         interfaces = _items(json.loads(text)["lldp"])[0]["interface"]
     except (ValueError, KeyError, IndexError, TypeError):
         return {}
-    found = {}
+    heard = {}
     for entry in _items(interfaces):
         if not isinstance(entry, dict):
             continue
@@ -42,12 +42,12 @@ def parse_lldp(text: str) -> dict[str, dict[str, Any]]:
         if not isinstance(chassis, dict) or not isinstance(port, dict) or not chassis or not entry.get("name"):
             continue
         capabilities = [item for item in _items(chassis.get("capability")) if isinstance(item, dict)]
-        found[str(entry["name"])] = {
+        heard[str(entry["name"])] = {
             "name": _text(chassis.get("name")) or _text(chassis.get("id")),
             "port": _text(port.get("descr")) or _text(port.get("id")),
             "bridge": any(item.get("type") == "Bridge" and item.get("enabled") for item in capabilities),
         }
-    return found
+    return heard
 
 
 def survey(

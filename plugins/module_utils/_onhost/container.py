@@ -359,7 +359,7 @@ def rank_arguments(
 
 def processes_of(container: str, proc: str = "/proc") -> list[int]:
     """Processes in the control group of a container, without asking Docker."""
-    found = []
+    processes = []
     for name in os.listdir(proc):
         if name.isdigit():
             with (
@@ -367,8 +367,8 @@ def processes_of(container: str, proc: str = "/proc") -> list[int]:
                 open(os.path.join(proc, name, "cgroup"), encoding="utf-8", errors="replace") as stream,
             ):
                 if container in stream.read():
-                    found.append(int(name))
-    return found
+                    processes.append(int(name))
+    return processes
 
 
 def _end_processes(container: str, proc: str, kill: Callable[[int, int], None]) -> int:

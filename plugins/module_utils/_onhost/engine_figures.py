@@ -13,17 +13,17 @@ _HISTOGRAM = ("_bucket", "_sum", "_count")
 
 def common_names(names: MetricNames) -> dict[str, str]:
     """Ours by the engine's names; what an engine does not count is left out."""
-    found = dict.fromkeys(names.running, "sparkthor_engine_requests_running")
-    found |= dict.fromkeys(names.waiting, "sparkthor_engine_requests_waiting")
-    found |= dict.fromkeys(names.cache_share, "sparkthor_engine_cache_share")
-    found[names.prompt_tokens] = "sparkthor_engine_prompt_tokens_total"
-    found[names.tokens] = "sparkthor_engine_tokens_total"
+    common = dict.fromkeys(names.running, "sparkthor_engine_requests_running")
+    common |= dict.fromkeys(names.waiting, "sparkthor_engine_requests_waiting")
+    common |= dict.fromkeys(names.cache_share, "sparkthor_engine_cache_share")
+    common[names.prompt_tokens] = "sparkthor_engine_prompt_tokens_total"
+    common[names.tokens] = "sparkthor_engine_tokens_total"
     for theirs, ours in (
         (names.first_token, "sparkthor_engine_first_token_seconds"),
         (names.token_time, "sparkthor_engine_token_seconds"),
     ):
-        found |= {f"{theirs}{end}": f"{ours}{end}" for end in _HISTOGRAM if theirs}
-    return {theirs: ours for theirs, ours in found.items() if theirs}
+        common |= {f"{theirs}{end}": f"{ours}{end}" for end in _HISTOGRAM if theirs}
+    return {theirs: ours for theirs, ours in common.items() if theirs}
 
 
 def common_text(text: str, names: MetricNames) -> str:

@@ -165,7 +165,7 @@ def find(
     with ThreadPoolExecutor(len(peers)) as pool:
         # zip has no "strict" in the oldest Python that sanity checks
         answers = dict(zip(peers, pool.map(lambda address: question(address, nonce), peers.values())))  # noqa: B905
-    found = None
+    successor = None
     machines = cluster.get("machines") or {}
     for name, answer in answers.items():
         generation = declared_generation(answer or {})
@@ -177,9 +177,9 @@ def find(
             isinstance(proof, str) and hmac.compare_digest(proof.encode(), wanted[key].encode())
             for key, proof in given.items()
         )
-        if known_token and generation > max(declared, found.generation if found else 0):
-            found = Successor(name, generation, name_of_cluster)
-    return found
+        if known_token and generation > max(declared, successor.generation if successor else 0):
+            successor = Successor(name, generation, name_of_cluster)
+    return successor
 
 
 def known(cluster: Mapping[str, Any], marker: str = MARKER) -> Successor | None:
@@ -210,19 +210,19 @@ def stay_down(
 
     Ray's user may not write the marker: the watchdog, which asks the same, does.
     """
-    found: Successor | None = None
+    successor: Successor | None = None
     said = float("-inf")
     while True:
         cluster = files.read_json(path)
         if not cluster or cluster.get("host") != cluster.get("head"):
             return
-        if found is None or not found.counts(cluster):
-            found = known(cluster, marker) or find(cluster, ask, token)
-        if found is None:
+        if successor is None or not successor.counts(cluster):
+            successor = known(cluster, marker) or find(cluster, ask, token)
+        if successor is None:
             return
         if clock() - said >= 600:
             said = clock()
-            tell(found.text)
+            tell(successor.text)
         sleep(5)
 
 

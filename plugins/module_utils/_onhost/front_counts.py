@@ -88,7 +88,7 @@ class FrontCounts:
                 f'{{key="{key}",model="{_label(model)}",status="{status}"}} {count}'
                 for (key, model, status), count in sorted(self._requests.items())
             ]
-            found = _family("requests_total", "counter", "Requests that ended, by key, model and status.", requests)
+            metrics = _family("requests_total", "counter", "Requests that ended, by key, model and status.", requests)
             answered = [
                 (f'key="{key}",model="{_label(model)}"', counter)
                 for (key, model), counter in sorted(self._answered.items())
@@ -97,7 +97,7 @@ class FrontCounts:
             for labels, counter in answered:
                 seconds += [f'_bucket{{{labels},le="{bound}"}} {count}' for bound, count in counter.cumulated()]
                 seconds += [f"_sum{{{labels}}} {counter.seconds:.3f}", f"_count{{{labels}}} {sum(counter.slots)}"]
-            found += _family(
+            metrics += _family(
                 "request_seconds", "histogram", "Time from a request's begin to its answer's end.", seconds
             )
             for name, text in (
@@ -108,8 +108,8 @@ class FrontCounts:
                 samples = [
                     f"{{{labels}}} {getattr(counter, name)}" for labels, counter in answered if counter.counted_answers
                 ]
-                found += _family(f"{name}_total", "counter", text, samples)
-        return found
+                metrics += _family(f"{name}_total", "counter", text, samples)
+        return metrics
 
 
 def _label(value: str) -> str:

@@ -93,7 +93,7 @@ class Ledger:
 
     def over(self, limits: Limits, now: float) -> dict[str, dict[str, Any]]:
         """By key the limit that it reached, and until when it may not go on."""
-        found: dict[str, dict[str, Any]] = {}
+        used_up: dict[str, dict[str, Any]] = {}
         for key, allowance in limits.items():
             month, recent = self._of_month(key, now), self.recent(key, now)
             used = left = sum(tokens for _when, tokens in recent)
@@ -104,15 +104,15 @@ class Ledger:
                     "used": month["tokens"],
                     "until": end_of_month(now),
                 }
-                found[key] = limit
+                used_up[key] = limit
             elif allowance.get("minute") and used >= allowance["minute"]:
                 until = now
                 for when, tokens in recent:
                     until, left = when + MINUTE, left - tokens
                     if left < allowance["minute"]:
                         break
-                found[key] = {"period": "minute", "limit": allowance["minute"], "used": used, "until": until}
-        return found
+                used_up[key] = {"period": "minute", "limit": allowance["minute"], "used": used, "until": until}
+        return used_up
 
     def usage(self, limits: Limits, now: float) -> dict[str, dict[str, Any]]:
         """By key what it used and may use, for those who show it."""

@@ -40,7 +40,7 @@ REASONS = tuple(_SLOWED.values())
 def parse(text: str) -> list[dict[str, Any]]:
     """One entry a GPU: ``watts, celsius, sm_mhz, utilization`` (None where the driver has no number) and ``slowed``,
     the reasons that hold now.  Lines of another form are left out: a driver may lack one of the fields."""
-    found = []
+    gpus = []
     for line in text.splitlines():
         values = dict(zip(_FIELDS, (item.strip() for item in line.split(",")), strict=False))
         if len(values) < len(_FIELDS) or "," in line.split(",", len(_FIELDS) - 1)[-1]:
@@ -48,8 +48,8 @@ def parse(text: str) -> list[dict[str, Any]]:
         reasons = values.pop("reasons")
         bits = int(reasons, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", reasons) else 0
         numbers = {name: float(item) if re.fullmatch(r"\d+(\.\d+)?", item) else None for name, item in values.items()}
-        found.append({**numbers, "slowed": [name for bit, name in _SLOWED.items() if bits & bit]})
-    return found
+        gpus.append({**numbers, "slowed": [name for bit, name in _SLOWED.items() if bits & bit]})
+    return gpus
 
 
 def clock_limit(unit: str) -> int:

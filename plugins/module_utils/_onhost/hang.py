@@ -120,16 +120,16 @@ def _text(path: str, limit: int = 4000) -> str:
 def threads(pid: int, proc: str = "/proc") -> list[dict[str, Any]]:
     """What the threads of a process wait for, alike ones together: ``name``, ``state``, ``waits_in``, ``count``."""
     folder = os.path.join(proc, str(pid), "task")
-    found: collections.Counter[tuple[str, str, str]] = collections.Counter()
+    stacks: collections.Counter[tuple[str, str, str]] = collections.Counter()
     with contextlib.suppress(OSError):
         for tid in sorted(os.listdir(folder), key=int)[:1024]:
             one = life.read_process(tid, folder)
             if one is not None:
                 where = _text(os.path.join(folder, tid, "wchan"))
-                found[one.name, one.state, "" if where == "0" else where] += 1
+                stacks[one.name, one.state, "" if where == "0" else where] += 1
     return [
         {"name": name, "state": state, "waits_in": where, "count": count}
-        for (name, state, where), count in found.most_common(THREADS)
+        for (name, state, where), count in stacks.most_common(THREADS)
     ]
 
 
@@ -189,16 +189,16 @@ class Reader:
 
     def processes(self) -> list[dict[str, Any]]:
         """The engine's processes of this host, ranks first."""
-        found = []
+        records = []
         with contextlib.suppress(OSError):
             for pid in sorted((int(name) for name in os.listdir(self.proc) if name.isdigit()), reverse=True):
                 title = engine_title(_text(os.path.join(self.proc, str(pid), "cmdline")))
                 one = life.read_process(str(pid), self.proc) if title else None
                 if one is not None:
                     entry = {"pid": pid, "title": title, "state": one.state, "cpu_seconds": one.cpu_seconds}
-                    found.append({**entry, "threads": threads(pid, self.proc)})
-        found.sort(key=lambda entry: (not _is_rank(str(entry["title"])), entry["pid"]))
-        return found[:PROCESSES]
+                    records.append({**entry, "threads": threads(pid, self.proc)})
+        records.sort(key=lambda entry: (not _is_rank(str(entry["title"])), entry["pid"]))
+        return records[:PROCESSES]
 
     def _stack(self, pid: int) -> str:
         # non-blocking: a process that is stopped by us while it hangs in a driver could stay so

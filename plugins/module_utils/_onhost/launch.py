@@ -31,17 +31,17 @@ def environment(paths: Iterable[str], without: Iterable[str], given: Mapping[str
 
     A path with a dash before it may be missing, as with systemd. Raises LaunchError for another that cannot be read.
     """
-    found = dict(given)
+    merged = dict(given)
     for path in paths:
         name = path.removeprefix("-")
         try:
             with open(name, encoding="utf-8") as stream:
-                found.update(environment_file.parse(stream.read()))
+                merged.update(environment_file.parse(stream.read()))
         except (OSError, ValueError) as error:
             if isinstance(error, FileNotFoundError) and name != path:
                 continue
             raise LaunchError(f"{name} cannot be read: {error}; run the playbook again") from None
-    return {name: value for name, value in found.items() if name not in set(without)}
+    return {name: value for name, value in merged.items() if name not in set(without)}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

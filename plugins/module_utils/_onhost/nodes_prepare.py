@@ -71,15 +71,15 @@ def request_task() -> Callable[[str, str, float, float], str]:
 def refusals(ray: Any, tasks: Mapping[Any, str], seconds: float = PATIENCE + 40) -> list[str]:
     """A line for each node that could not; ``tasks`` has the node's address by Ray's task, ``ray`` is the library."""
     ready, late = ray.wait(list(tasks), num_returns=len(tasks), timeout=seconds)
-    found = [f"{tasks[task]}: no answer" for task in late]
+    reasons = [f"{tasks[task]}: no answer" for task in late]
     for task in ready:
         try:
             answer = ray.get(task)
         except ray.exceptions.RayError as error:
             answer = str(error).splitlines()[0]
         if answer:
-            found.append(f"{tasks[task]}: {answer}")
-    return found
+            reasons.append(f"{tasks[task]}: {answer}")
+    return reasons
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -105,16 +105,16 @@ def obstacle(policies: Mapping[str, Policy], seen: DemandSeen, group: str) -> Ob
         return Obstacle(held, SOON)
     # the host's own group goes before others: it waits neither for their idle time nor for any hour
     policy = policies[group or seen.serves]
-    found = [
+    reasons = [
         Obstacle("the last switch failed", seen.paused - seen.now),
         Obstacle("the last switch was a short time ago", seen.since + policy.every - seen.now),
     ]
     if group:
-        found.append(Obstacle("it does not serve at this hour", policy.closed_for(seen.minute)))
-        found.append(Obstacle("the model that serves is in use", seen.used + policy.idle - seen.now))
-        found.append(Obstacle("the model that serves answers requests", SOON if seen.in_flight else 0.0))
-        found.append(Obstacle("the model that should serve is not ready", 0.0 if seen.ready else SOON))
-    longest = max(found, key=lambda one: one.seconds)
+        reasons.append(Obstacle("it does not serve at this hour", policy.closed_for(seen.minute)))
+        reasons.append(Obstacle("the model that serves is in use", seen.used + policy.idle - seen.now))
+        reasons.append(Obstacle("the model that serves answers requests", SOON if seen.in_flight else 0.0))
+        reasons.append(Obstacle("the model that should serve is not ready", 0.0 if seen.ready else SOON))
+    longest = max(reasons, key=lambda one: one.seconds)
     return longest if longest.seconds > 0 else None
 
 

@@ -43,7 +43,7 @@ def plain(line: str, form: LogForm = registry.DEFAULT.log) -> str:
 
 def messages(journal_json: str) -> list[str]:
     """Messages out of C(journalctl -o json); a message with control characters comes as a list of bytes."""
-    found: list[str] = []
+    lines: list[str] = []
     for row in journal_json.splitlines():
         try:
             message = json.loads(row).get("MESSAGE")
@@ -53,8 +53,8 @@ def messages(journal_json: str) -> list[str]:
             raw = bytes(byte for byte in message if isinstance(byte, int) and 0 <= byte < 256)
             message = raw.decode("utf-8", "replace")
         if isinstance(message, str):
-            found.append(message)
-    return found
+            lines.append(message)
+    return lines
 
 
 def progress(lines: Iterable[str], earlier: Progress | None = None, form: LogForm = registry.DEFAULT.log) -> Progress:

@@ -30,7 +30,7 @@ class RayProcess:
 
 
 def read_processes(proc: str = "/proc") -> list[RayProcess]:
-    found = []
+    processes = []
     for name in os.listdir(proc):
         if not name.isdigit():
             continue
@@ -48,8 +48,8 @@ def read_processes(proc: str = "/proc") -> list[RayProcess]:
             for handle in os.listdir(os.path.join(base, "fd")):
                 with contextlib.suppress(OSError):
                     files.append(os.readlink(os.path.join(base, "fd", handle)))
-        found.append(RayProcess(int(name), uid, command, cgroup, tuple(files)))
-    return found
+        processes.append(RayProcess(int(name), uid, command, cgroup, tuple(files)))
+    return processes
 
 
 def leftovers(processes: Iterable[RayProcess], temp_dir: str, uid: int, own_pid: int) -> list[RayProcess]:
@@ -59,15 +59,15 @@ def leftovers(processes: Iterable[RayProcess], temp_dir: str, uid: int, own_pid:
     holds our ports.
     """
     below = temp_dir.rstrip("/") + "/"
-    found = []
+    left = []
     for process in processes:
         if process.pid == own_pid or process.uid != uid or "/sparkthor-" in process.cgroup:
             continue
         if not any(word in process.command for word in RAY_WORDS):
             continue
         if below in process.command or any(path.startswith(below) for path in process.files):
-            found.append(process)
-    return found
+            left.append(process)
+    return left
 
 
 def owner_of(temp_dir: str) -> int:
@@ -97,13 +97,13 @@ class Listener:
 
 def listening_inodes(tables: Iterable[str]) -> dict[str, int]:
     """Port by inode of the socket, of all that listen; ``tables`` are the texts of ``/proc/net/tcp`` and ``tcp6``."""
-    found = {}
+    inodes = {}
     for table in tables:
         for line in table.splitlines()[1:]:
             words = line.split()
             if len(words) > 9 and words[3] == "0A":
-                found[words[9]] = int(words[1].rpartition(":")[2], 16)
-    return found
+                inodes[words[9]] = int(words[1].rpartition(":")[2], 16)
+    return inodes
 
 
 def read_listeners(ports: Iterable[int], processes: Iterable[RayProcess], proc: str = "/proc") -> list[Listener]:
@@ -114,15 +114,15 @@ def read_listeners(ports: Iterable[int], processes: Iterable[RayProcess], proc: 
         with contextlib.suppress(OSError), open(os.path.join(proc, "net", name), encoding="ascii") as stream:
             tables.append(stream.read())
     inodes = {inode: port for inode, port in listening_inodes(tables).items() if port in wanted}
-    found: dict[int, Listener] = {}
+    listeners: dict[int, Listener] = {}
     for process in processes if inodes else ():
         for path in process.files:
             port = inodes.get(path[8:-1]) if path.startswith("socket:[") else None
             if port is not None:
-                found.setdefault(port, Listener(port, process.pid, process.command))
-    for port in set(inodes.values()) - set(found):
-        found[port] = Listener(port, 0, "")
-    return [found[port] for port in sorted(found)]
+                listeners.setdefault(port, Listener(port, process.pid, process.command))
+    for port in set(inodes.values()) - set(listeners):
+        listeners[port] = Listener(port, 0, "")
+    return [listeners[port] for port in sorted(listeners)]
 
 
 #: control groups of what a restart of Ray ends before it begins anew
@@ -137,7 +137,7 @@ def own_groups(folder: str = CONTAINERS) -> tuple[str, ...]:
     What runs in a container is not in the group of its unit but in one that Docker named by the container's id: an
     engine there that Ray gave a port of the worker range would look like anybody's program.
     """
-    found = list(OWN_UNITS)
+    groups = list(OWN_UNITS)
     for service in ("ray", "vllm"):
         with (
             contextlib.suppress(OSError),
@@ -146,8 +146,8 @@ def own_groups(folder: str = CONTAINERS) -> tuple[str, ...]:
             container = stream.read().strip()
             # half an id could be part of another's
             if len(container) >= 12:
-                found.append(container)
-    return tuple(found)
+                groups.append(container)
+    return tuple(groups)
 
 
 def ours(process: RayProcess, temp_dir: str, groups: Sequence[str] = OWN_UNITS) -> bool:

@@ -84,14 +84,14 @@ def signs(
         cluster = ray_config.load_config(path)
         own_token = token(cluster)
         names = {node.address: node.name for node in cluster.nodes}
-        found: dict[str, patience.Signs] = {}
+        signs: dict[str, patience.Signs] = {}
         for address, node_id in ranks.items():
             url = f"http://127.0.0.1:{cluster.dashboard_port}/nodes/{node_id}"
             answer = ray_probe.probe_http("dashboard", url, timeout, own_token)
             if not answer.ok:
                 break  # a dashboard that hangs must not hold up the round
             host = names.get(address, address)
-            found[host] = sampler.read(host, str(answer.data))
+            signs[host] = sampler.read(host, str(answer.data))
         else:
             url = f"http://127.0.0.1:{cluster.dashboard_port}/api/v0/actors?limit=10000"
             answer = ray_probe.probe_http("dashboard", url, timeout, own_token)
@@ -100,11 +100,11 @@ def signs(
                 lives = ray_members.read_dashboard_ranks(str(answer.data)) if answer.ok else {}
             for address, node_id in ranks.items():
                 host = names.get(address, address)
-                found[host] = dataclasses.replace(found[host], ended=lives.get(node_id) is False)
+                signs[host] = dataclasses.replace(signs[host], ended=lives.get(node_id) is False)
         own = names.get(cluster.head_address, cluster.head_address)
-        if own in found:
+        if own in signs:
             compilers, stopped = life.of_host()
-            found[own] = dataclasses.replace(found[own], compilers=compilers, stopped=stopped)
-        return found
+            signs[own] = dataclasses.replace(signs[own], compilers=compilers, stopped=stopped)
+        return signs
 
     return read

@@ -102,17 +102,17 @@ def why_asleep(config: Mapping[str, Any], paths: Iterable[str] = MAINTENANCE) ->
 def fingerprint(paths: Iterable[str], key: str = "") -> dict[str, str]:
     """What the engine is started with: a digest by file. There are secrets among them, so what is written down of it
     has a key of its own: a plain digest would let a secret that a person chose be guessed."""
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for path in paths:
         try:
             with open(path, "rb") as stream:
                 content = stream.read()
         except OSError:
-            found[path] = ""
+            digests[path] = ""
         else:
             keyed = hmac.new(key.encode(), content, hashlib.sha256) if key else hashlib.sha256(content)
-            found[path] = keyed.hexdigest()
-    return found
+            digests[path] = keyed.hexdigest()
+    return digests
 
 
 def differing(wanted: Mapping[str, str], started: Mapping[str, Any]) -> list[str]:

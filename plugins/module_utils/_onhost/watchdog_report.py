@@ -33,13 +33,13 @@ def _values(text: str) -> Iterator[tuple[str, float]]:
 def engine_counters(text: str, names: MetricNames = registry.DEFAULT.metrics) -> tuple[float, ...] | None:
     """The numbers of the engine's ``/metrics`` that move only when the engine itself did something."""
     sums = [0.0] * (max(names.moves.values()) + 1)
-    found = False
+    counted = False
     for name, value in _values(text):
         index = names.moves.get(name)
         if index is not None:
             sums[index] += value
-            found = True
-    return tuple(sums) if found else None
+            counted = True
+    return tuple(sums) if counted else None
 
 
 def requests_in_flight(text: str, names: MetricNames = registry.DEFAULT.metrics) -> int | None:

@@ -243,14 +243,14 @@ class Service:
         # a rank that has ended is confirmed by another answer
         if now - self.signs_at >= SIGNS_EVERY or any(one.ended for one in self.signs_kept.values()):
             self.signs_at = now
-            found: Mapping[str, patience.Signs] = {}
+            signs: Mapping[str, patience.Signs] = {}
             try:
-                found = self.signs(self.config, ranks or {}) if self.signs is not None else {}
+                signs = self.signs(self.config, ranks or {}) if self.signs is not None else {}
             except Exception as error:  # like Ray's side above
                 self._complain(f"the ranks' signs of life cannot be read: {error}")
             expected = self.machine.settings.expected
             serve = [name for address, name in expected.items() if address not in self.machine.without]
-            self.signs_kept = {name: found.get(name, patience.Signs()) for name in serve}
+            self.signs_kept = {name: signs.get(name, patience.Signs()) for name in serve}
         return self.signs_kept
 
     def _read_log(self, unit: observation.Unit, now: float) -> None:

@@ -121,14 +121,14 @@ def digest(items: Mapping[str, Item]) -> str:
 
 def read(folder: str = serving.GOOD) -> list[Kept]:
     """The newest first; what is damaged is left out."""
-    found = []
+    configurations = []
     for entry in files.read_json(os.path.join(folder, serving.GOOD_INDEX)).get("kept") or []:
         try:
             items = {str(path): Item(**item) for path, item in entry["items"].items()}
-            found.append(Kept(str(entry["name"]), dict(entry["about"]), items))
+            configurations.append(Kept(str(entry["name"]), dict(entry["about"]), items))
         except (AttributeError, KeyError, TypeError, ValueError):
             continue
-    return found
+    return configurations
 
 
 def describe(items: Mapping[str, Item]) -> dict[str, Any]:
@@ -259,14 +259,14 @@ def needed(folder: str = serving.GOOD) -> Needed:
 
 def revisions_needed(config: str = CONFIGS, folder: str = serving.GOOD, beside: str = BESIDE) -> list[str]:
     """Revisions of models that this host serves with, and those of the two configurations that served last."""
-    found: set[str] = set()
+    needed: set[str] = set()
     named = [*glob.glob(config), *glob.glob(beside)]
     for one in read(folder)[:2]:
-        found.update(item.link for item in one.items.values())
+        needed.update(item.link for item in one.items.values())
         named += [os.path.join(folder, _copy_of(*item)) for item in one.items.items() if item[0].endswith(".yaml")]
     # of a model that is declared no more the link was not kept
-    found.update(os.path.basename(serving.model_of(path)) for path in named)
-    return sorted(name for name in found if base_of(name))
+    needed.update(os.path.basename(serving.model_of(path)) for path in named)
+    return sorted(name for name in needed if base_of(name))
 
 
 def has_image(image: str) -> bool:
@@ -276,13 +276,13 @@ def has_image(image: str) -> bool:
 
 def choose(name: str, folder: str = serving.GOOD) -> Kept:
     kept = read(folder)
-    found = next((one for one in kept if one.name == name), None)
-    if found is None:
+    chosen = next((one for one in kept if one.name == name), None)
+    if chosen is None:
         known = ", ".join(one.name for one in kept) or "none"
         raise KeptError(
             f"no configuration {name!r} is kept on this host ({known}); run site.yml with the variables that you want"
         )
-    return found
+    return chosen
 
 
 def _by_the_same(about: Mapping[str, Any], hosts: Sequence[str], machines: Mapping[str, str]) -> bool:

@@ -120,39 +120,39 @@ def ensure(
         if check:
             return Readiness(changed=start, line="not set up yet")
         raise ReadyError(f"{unit_name} is {properties['LoadState']} on this host; run the vllm_serve role")
-    found = Readiness(invocation=unit.invocation)
+    readiness = Readiness(invocation=unit.invocation)
     if unit.active in ("inactive", "failed") and (why := serving.why_asleep(config, maintenance_paths)):
-        return dataclasses.replace(found, ready=True, state=watchdog.ASLEEP, line=f"asleep: {why}")
+        return dataclasses.replace(readiness, ready=True, state=watchdog.ASLEEP, line=f"asleep: {why}")
     if start:
-        found.stale = stale_files(unit, files.read_json(record_path), config.get("inputs") or [])
-        if not found.stale and unit.active in ("active", "activating"):
+        readiness.stale = stale_files(unit, files.read_json(record_path), config.get("inputs") or [])
+        if not readiness.stale and unit.active in ("active", "activating"):
             sleep(settle)
-            found.stale = stale_elsewhere(str(config.get("group_state") or ""), wall)
-        if found.stale or unit.active in ("inactive", "failed"):
-            found.changed = True
+            readiness.stale = stale_elsewhere(str(config.get("group_state") or ""), wall)
+        if readiness.stale or unit.active in ("inactive", "failed"):
+            readiness.changed = True
             if not check:
                 error = restart() if restart else serving.restart(unit_name, False, runner)
                 if error:
                     raise ReadyError(f"{unit_name} cannot be started: {error}")
-            found.state = watchdog.STARTING
-            found.line = "starting: " + (
-                "anew, because of " + ", ".join(found.stale) if found.stale else "the unit was not running"
+            readiness.state = watchdog.STARTING
+            readiness.line = "starting: " + (
+                "anew, because of " + ", ".join(readiness.stale) if readiness.stale else "the unit was not running"
             )
-            return found
-    _judge(found, config, unit, state_path, patience, runner, wall)
+            return readiness
+    _judge(readiness, config, unit, state_path, patience, runner, wall)
     failed = unit.active == "failed" or unit.sub == "auto-restart"
     # one that systemd started again; a restart by the watchdog or by a person is no failure of the engine's
     another = bool(known_invocation) and unit.restarts > 0 and unit.invocation not in ("", known_invocation)
-    if not found.ready and (failed or another):
-        found.failure = _explain(unit_name, unit.invocation if failed else known_invocation, runner, engine.log)
+    if not readiness.ready and (failed or another):
+        readiness.failure = _explain(unit_name, unit.invocation if failed else known_invocation, runner, engine.log)
     reason = serving.maintenance(maintenance_paths)
-    if not found.ready and reason is not None:
-        found.line += f"; maintenance ({reason}): the watchdog keeps quiet"
-    return found
+    if not readiness.ready and reason is not None:
+        readiness.line += f"; maintenance ({reason}): the watchdog keeps quiet"
+    return readiness
 
 
 def _judge(
-    found: Readiness,
+    readiness: Readiness,
     config: Mapping[str, Any],
     unit: observation.Unit,
     state_path: str,
@@ -166,17 +166,17 @@ def _judge(
     fresh = isinstance(updated, (int, float)) and abs(wall() - updated) < 30
     current = fresh and memory.get("invocation") == unit.invocation
     if current:
-        found.state, found.line = str(state.get("state", "")), str(state.get("line", ""))
+        readiness.state, readiness.line = str(state.get("state", "")), str(state.get("line", ""))
     elif not unit.running:
-        found.state = watchdog.STOPPED if unit.active == "inactive" else watchdog.STARTING
-        found.line = f"{found.state}: the unit is {unit.active} ({unit.sub})"
+        readiness.state = watchdog.STOPPED if unit.active == "inactive" else watchdog.STARTING
+        readiness.line = f"{readiness.state}: the unit is {unit.active} ({unit.sub})"
     else:
-        found.state = watchdog.LOADING
+        readiness.state = watchdog.LOADING
         lines = serving.journal(str(config["unit"]), unit.invocation, 160, runner)
         newest = progress.progress(lines, form=registry.engine_of(config).log)
-        found.line = f"{found.state}: {newest.text or 'no line in the log yet'}"
+        readiness.line = f"{readiness.state}: {newest.text or 'no line in the log yet'}"
         if not fresh:
-            found.line += "; the watchdog does not answer (journalctl -u sparkthor-watchdog)"
+            readiness.line += "; the watchdog does not answer (journalctl -u sparkthor-watchdog)"
     if not unit.running or (current and not memory.get("served")):
         return
     socket = str(config.get("socket", ""))
@@ -185,20 +185,20 @@ def _judge(
     # the proof is our own: the watchdog's newest one may be older than the rank that was lost since
     probe = serving.complete(socket, str(config["model"]), patience, engine=registry.engine_of(config))
     if not probe.ok:
-        found.line = f"{found.state}: {probe.text}"
+        readiness.line = f"{readiness.state}: {probe.text}"
         return
     completion = state.get("completion") or {}
     settings = config.get("settings") or {}
-    found.ready = True
-    found.state, found.line = watchdog.SERVING, watchdog.SERVING
-    found.latency = round(probe.seconds, 4)
-    found.median_latency = completion.get("median_latency") if current else None
-    found.deadline = settings.get("deadline")
-    found.interval = settings.get("interval")
+    readiness.ready = True
+    readiness.state, readiness.line = watchdog.SERVING, watchdog.SERVING
+    readiness.latency = round(probe.seconds, 4)
+    readiness.median_latency = completion.get("median_latency") if current else None
+    readiness.deadline = settings.get("deadline")
+    readiness.interval = settings.get("interval")
     kept = loads.loads(
         files.read_json(str(config.get("loads") or places.Places(str(config.get("beside") or "")).loads))
     )
-    found.loaded = next((loads.took(row) for row in kept if row.get("invocation") == unit.invocation), "")
+    readiness.loaded = next((loads.took(row) for row in kept if row.get("invocation") == unit.invocation), "")
 
 
 def answers(config_path: str = serving.CONFIG, seconds: float = 60.0) -> dict[str, Any] | None:

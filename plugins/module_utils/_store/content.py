@@ -22,13 +22,13 @@ def hash_file(path: str) -> str:
 
 def hash_parts(path: str, size: int) -> list[str]:
     """SHA-256 of each part of a file."""
-    found = []
+    digests = []
     with open(path, "rb", buffering=0) as file:
         while block := file.read(size):
             while len(block) < size and (more := file.read(size - len(block))):
                 block += more
-            found.append(hashlib.sha256(block).hexdigest())
-    return found
+            digests.append(hashlib.sha256(block).hexdigest())
+    return digests
 
 
 def free_bytes(path: str) -> int:

@@ -77,7 +77,7 @@ def read_reports(data: bytes | str) -> dict[str, dict[str, Any]]:
 
     They come from other hosts, and a person's terminal shows them.
     """
-    found = {}
+    reports = {}
     document = foreign.parse_object(data, REPORT_LIMIT)
     if len(document) > MOST_HOSTS:
         raise foreign.ForeignError("too many hosts")
@@ -88,14 +88,14 @@ def read_reports(data: bytes | str) -> dict[str, dict[str, Any]]:
         refused = entry.get("refused") or {}
         if not isinstance(refused, dict):
             raise foreign.ForeignError("not a report of a host")
-        found[name] = {
+        reports[name] = {
             "state": entry["state"],
             "preparing": entry.get("preparing") is True,
             **{key: foreign.number(entry.get(key) or 0) for key in NUMBERS},
             **{key: printable(text) for key, text in words.items()},
             "refused": {printable(what): foreign.whole(count) for what, count in list(refused.items())[:100]},
         }
-    return found
+    return reports
 
 
 class Stale(Exception):

@@ -103,14 +103,14 @@ def _opened(path: str) -> BinaryIO:
     return cast(BinaryIO, source)
 
 
-def _count(patterns: Iterable[str], found: dict[str, int]) -> None:
+def _count(patterns: Iterable[str], sizes_by_model: dict[str, int]) -> None:
     counted: set[tuple[str, str]] = set()
     for pattern in patterns:
         for blob in _blobs(pattern):
             # models may share a file, and users a model
             if (blob.repo, blob.sha256) not in counted:
                 counted.add((blob.repo, blob.sha256))
-                found[blob.repo] = found.get(blob.repo, 0) + blob.size
+                sizes_by_model[blob.repo] = sizes_by_model.get(blob.repo, 0) + blob.size
 
 
 def take_for(store: Store, need: Mapping[str, Mapping[str, Any]], patterns: Iterable[str]) -> Taken:

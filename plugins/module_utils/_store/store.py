@@ -240,13 +240,13 @@ class Store:
 
     def _paths(self, entries: Iterable[Entry]) -> list[str]:
         """Every file and folder of a manifest, the folder itself as the empty path."""
-        found = {""}
+        paths = {""}
         for entry in entries:
             path = entry.path
             while path:
-                found.add(path)
+                paths.add(path)
                 path = os.path.dirname(path)
-        return sorted(found)
+        return sorted(paths)
 
     def _mode_wrong(self, folder: str, path: str) -> bool:
         state = content.state_of(os.path.join(folder, path) if path else folder)
@@ -260,7 +260,7 @@ class Store:
 
         Files of ``folder`` known to be wrong are left out: a full check may have found them so in spite of their time.
         """
-        found = {}
+        contents = {}
         bad = {(folder, path) for path in wrong}
         for name in self.names():
             for path, (size, mtime, sha256, *_was) in self.read_record(name).items():
@@ -269,8 +269,8 @@ class Store:
                 full_path = os.path.join(self.root, name, path)
                 state = content.state_of(full_path)
                 if state and stat.S_ISREG(state.st_mode) and (state.st_size, state.st_mtime_ns) == (size, mtime):
-                    found[sha256] = full_path
-        return found
+                    contents[sha256] = full_path
+        return contents
 
     def check_space(self, bytes_needed: int, what: str) -> None:
         """Before a byte moves: is there room for all of them?"""
@@ -304,9 +304,9 @@ class Store:
         """SHA-256 -> a file that is it: one that arrived, else one that another folder has."""
         wrong = list(wrong)
         known = self._known_contents(name, [entry.path for entry in wrong])
-        found: dict[str, ContentSource] = {}
+        sources: dict[str, ContentSource] = {}
         for entry in wrong:
-            if entry.sha256 in found:
+            if entry.sha256 in sources:
                 continue
             path = os.path.join(self._incoming, entry.sha256)
             state = content.state_of(path)
@@ -320,8 +320,8 @@ class Store:
                 continue
             identity = content.identity(path)
             if identity is not None:
-                found[entry.sha256] = ContentSource(path, identity)
-        return found
+                sources[entry.sha256] = ContentSource(path, identity)
+        return sources
 
     def _check_source(self, path: str, sha256: str) -> None:
         """What another folder has must be what its record says; else the record is put right, and nobody takes it."""

@@ -52,21 +52,21 @@ def present(arguments: Mapping[str, Any], text: Text, *, secrets: bool = True) -
 
     Raises DeclarationError for a file with none or several of ``content``, ``template``, ``src`` and ``from_secret``.
     """
-    found = {name: chosen(name, arguments.get(name)) for name in LISTS if arguments.get(name) is not None}
+    lists = {name: chosen(name, arguments.get(name)) for name in LISTS if arguments.get(name) is not None}
     if arguments.get("only"):
-        found = _only(found, check_type_list(arguments["only"]))
-    if not secrets and "files" in found:
-        found["files"] = [item for item in found["files"] if "from_secret" not in item]
+        lists = _only(lists, check_type_list(arguments["only"]))
+    if not secrets and "files" in lists:
+        lists["files"] = [item for item in lists["files"] if "from_secret" not in item]
     # what is wanted now is not also given back
-    wanted = {unit_name(item["name"]) for item in found.get("units", ()) if item.get("name")}
-    wanted |= {item["path"] for item in found.get("files", ())}
-    if "restore" in found:
-        found["restore"] = [name for name in dict.fromkeys(found["restore"]) if name not in wanted]
-    if "files" in found:
-        found["files"] = [each for item in found["files"] for each in _with_texts(item, text)]
-    if "directories" in found:
-        found["directories"] = [{k: v for k, v in item.items() if k != "own"} for item in found["directories"]]
-    return {**_others(arguments), **found}
+    wanted = {unit_name(item["name"]) for item in lists.get("units", ()) if item.get("name")}
+    wanted |= {item["path"] for item in lists.get("files", ())}
+    if "restore" in lists:
+        lists["restore"] = [name for name in dict.fromkeys(lists["restore"]) if name not in wanted]
+    if "files" in lists:
+        lists["files"] = [each for item in lists["files"] for each in _with_texts(item, text)]
+    if "directories" in lists:
+        lists["directories"] = [{k: v for k, v in item.items() if k != "own"} for item in lists["directories"]]
+    return {**_others(arguments), **lists}
 
 
 def merged(states: Sequence[Arguments]) -> Arguments:
@@ -156,19 +156,19 @@ def _items(name: str, given: Any) -> list[Arguments]:
 
 def chosen(name: str, given: Any) -> list[Any]:
     """The items that are switched on, without their switches, and one for each of their ``names``."""
-    found: list[Any] = []
+    items: list[Any] = []
     for item in _items(name, given):
         switch = item.pop("when", True)
         if not all(map(boolean, switch if isinstance(switch, list) else [switch])):
             continue
         if name in ("absent", "restore"):
-            found += _plain([item])
+            items += _plain([item])
         elif "names" in item:
             shared = {key: value for key, value in item.items() if key != "names"}
-            found += [{"name": each, **shared} for each in _names(item)]
+            items += [{"name": each, **shared} for each in _names(item)]
         else:
-            found.append(item)
-    return found
+            items.append(item)
+    return items
 
 
 def _plain(items: Sequence[Mapping[str, Any]]) -> list[Any]:

@@ -66,7 +66,7 @@ def asked(need: Any, entries: Iterable[Entry]) -> list[dict[str, Any]]:
     Raises RunError for anything else.
     """
     sizes = {entry.sha256: entry.size for entry in entries}
-    found: dict[str, dict[str, Any]] = {}
+    reports: dict[str, dict[str, Any]] = {}
     for item in need if isinstance(need, list) else [need]:
         sha256 = item.get("sha256") if isinstance(item, Mapping) else None
         if not isinstance(sha256, str) or sha256 not in sizes:
@@ -79,8 +79,8 @@ def asked(need: Any, entries: Iterable[Entry]) -> list[dict[str, Any]]:
             counts = {key: foreign.whole(item[key], size) for key in ("have", "held") if key in item}
         except foreign.ForeignError as error:
             raise RunError(f"it says that it has more of a content than there is of it ({error}): run again") from None
-        found[sha256] = {"sha256": sha256, "size": size, "have": 0, **counts}
-    return list(found.values())
+        reports[sha256] = {"sha256": sha256, "size": size, "have": 0, **counts}
+    return list(reports.values())
 
 
 def told_parts(told: Any, wanted: Iterable[Mapping[str, Any]], size: int) -> dict[str, list[str]]:
@@ -88,7 +88,7 @@ def told_parts(told: Any, wanted: Iterable[Mapping[str, Any]], size: int) -> dic
 
     Raises RunError.
     """
-    found: dict[str, list[str]] = {}
+    parts: dict[str, list[str]] = {}
     for item in wanted:
         digests = told.get(item["sha256"]) if isinstance(told, Mapping) else None
         count = -(-item["size"] // size)
@@ -101,8 +101,8 @@ def told_parts(told: Any, wanted: Iterable[Mapping[str, Any]], size: int) -> dic
                 f"what it tells about the parts of {item['sha256'][:12]}… are not {count} digests: "
                 "nothing was passed on. Verify its copy in full (model_store_verify: full), and run again"
             )
-        found[item["sha256"]] = digests
-    return found
+        parts[item["sha256"]] = digests
+    return parts
 
 
 def absent(folders: Iterable[tuple[str, Sequence[Entry]]], wanted: Iterable[Mapping[str, Any]]) -> list[str]:

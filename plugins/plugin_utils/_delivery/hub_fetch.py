@@ -45,20 +45,20 @@ def files_for_host(
         return []
     wanted = list(need)
     missing = set(fanout.absent(folders.values(), wanted))
-    found, free = [], 0
+    files, free = [], 0
     for model in models:
         folder, entries = folders.get(str(model["name"]), ("", []))
         if not missing or not model.get("commit") or not model_source.on_hub(str(model.get("source") or "")):
             continue
-        found += [
+        files += [
             HubFile(str(model["source"]), str(model["commit"]), entry.path, entry.sha256, entry.size)
             for entry in entries
             if entry.sha256 in missing
         ]
         free = free_bytes(folder)
-        missing -= {file.sha256 for file in found}
-    lacking = sum(item["size"] for item in wanted if item["sha256"] in {file.sha256 for file in found})
-    return found if how == HOST or lacking * (1 + hub.RESERVE) > free else []
+        missing -= {file.sha256 for file in files}
+    lacking = sum(item["size"] for item in wanted if item["sha256"] in {file.sha256 for file in files})
+    return files if how == HOST or lacking * (1 + hub.RESERVE) > free else []
 
 
 def address(file: HubFile, client: Any = None) -> str:

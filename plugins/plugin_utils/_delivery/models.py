@@ -110,7 +110,7 @@ def declare(
 
     With ``outlines`` the large files of the hub's models are not fetched either. ``say`` is told how far a download is.
     """
-    found = DeclaredModels([], {}, [])
+    declared = DeclaredModels([], {}, [])
     by_folder: dict[str, str] = {}
     for item in given:
         name, folder_name = name_of(item), store_folder_of(item)
@@ -125,12 +125,12 @@ def declare(
         name = name_of(model)
         if "manifest" in model:
             # of files that hosts alone have: what they are was told by one of them
-            found.folders[name] = ("", _told(model["manifest"], name))
-            found.models.append({**model, "links": [], "commit": "", "folder": name})
+            declared.folders[name] = ("", _told(model["manifest"], name))
+            declared.models.append({**model, "links": [], "commit": "", "folder": name})
             continue
         folder, commit, absent = _folder(model, name, fetch, say, outlines)
         if folder is None:
-            found.pending.append(name)
+            declared.pending.append(name)
             continue
         what = f"model_store_models: {name}"
         try:
@@ -148,15 +148,15 @@ def declare(
             folder, name, names, links = push.hub_folder(folder, what)
         names = push.folder_files(folder, what) if names is None else names
         entries = sorted([*push.manifest(folder, names), *absent])
-        found.folders[name] = (folder, entries)
+        declared.folders[name] = (folder, entries)
         rows = [list(entry) for entry in entries]
         place = name
         if model.get("revisions", True):
             place = revision_folder(name, entries, [StoreLink(*row) for row in links])
-        found.models.append(
+        declared.models.append(
             {**model, "name": name, "manifest": rows, "links": links, "commit": commit, "folder": place}
         )
-    return found
+    return declared
 
 
 def chosen_files(model: Mapping[str, Any], folder: str, what: str, absent: Sequence[Entry] = ()) -> list[str] | None:

@@ -108,7 +108,7 @@ def folder_files(folder: str, what: str) -> list[str]:
     if not os.path.isdir(folder):
         raise AnsibleActionFail(f"{what}: {folder} is not a folder on the controller")
     tree = os.path.realpath(tree_of(folder))
-    found = []
+    entries = []
     for parent, folders, names in os.walk(folder, followlinks=True):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in [*folders, *names]:
@@ -129,10 +129,10 @@ def folder_files(folder: str, what: str) -> list[str]:
                     "or copy the whole cache, since its models share their files"
                 ) from None
             if stat.S_ISREG(mode) and not name.startswith("."):
-                found.append(relative)
-    if not found:
+                entries.append(relative)
+    if not entries:
         raise AnsibleActionFail(f"{what}: no files in {folder}")
-    return found
+    return entries
 
 
 class HubFolder(NamedTuple):

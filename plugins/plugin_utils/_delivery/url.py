@@ -49,15 +49,15 @@ def check_path(path: str) -> str:
 
 def read_sums(text: str) -> dict[str, str]:
     """Path -> SHA-256 of a list as sha256sum writes it."""
-    found = {}
+    sums = {}
     for line in text.splitlines():
         match = _LINE.match(line)
         if not match:
             raise UrlError(f"{SUMS}: not a line of sha256sum: {line[:80]!r}")
-        found[check_path(match[2].removeprefix("./"))] = match[1]
-    if not found:
+        sums[check_path(match[2].removeprefix("./"))] = match[1]
+    if not sums:
         raise UrlError(f"{SUMS}: no file in it")
-    return found
+    return sums
 
 
 def fetch(url: str, cache: str, fetch: bool) -> str | None:

@@ -50,7 +50,7 @@ def _refused(value: object, problem: str, fix: str = _FIX) -> FabricError:
 
 def expand(given: Sequence[object]) -> dict[str, bool]:
     """Addresses and names to ask, in the order given, and whether each was given alone."""
-    found: dict[str, bool] = {}
+    addresses: dict[str, bool] = {}
     for item in given:
         text = str(item).strip()
         span = _RANGE.fullmatch(text)
@@ -76,11 +76,11 @@ def expand(given: Sequence[object]) -> dict[str, bool]:
             raise
         except ValueError:
             raise _refused(text, "not an IPv4 address, range or network") from None
-        if size > LIMIT or len(found) + size > LIMIT:
+        if size > LIMIT or len(addresses) + size > LIMIT:
             raise _refused(text, f"more than {LIMIT} addresses to ask", "give a smaller range or network")
         for address in block:
-            found[str(address)] = found.get(str(address), False) or size == 1
-    return found
+            addresses[str(address)] = addresses.get(str(address), False) or size == 1
+    return addresses
 
 
 def _unescaped(text: str) -> str:
@@ -90,13 +90,13 @@ def _unescaped(text: str) -> str:
 
 def parse_avahi(text: str) -> dict[str, str]:
     """``avahi-browse --parsable --resolve``: IPv4 address → host name without ``.local``."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for line in text.splitlines():
         fields = line.split(";")
         if len(fields) >= 9 and fields[0] == "=" and fields[2] == "IPv4" and _ADDRESS.fullmatch(fields[7]):
             # anybody on the LAN gives himself a name there
-            found.setdefault(fields[7], printable(_unescaped(fields[6])).removesuffix(".local")[:253])
-    return found
+            names.setdefault(fields[7], printable(_unescaped(fields[6])).removesuffix(".local")[:253])
+    return names
 
 
 def parse_neighbour_table(text: str) -> list[str]:
@@ -140,12 +140,12 @@ def find(
         wanted = dict.fromkeys([*names, *seen], False)
     with ThreadPoolExecutor(max_workers=64) as pool:
         reached = list(pool.map(lambda address: answers(address, port), wanted))
-    found = [
+    candidates = [
         Candidate(address, names.get(address, ""), alone)
         for (address, alone), here in zip(wanted.items(), reached, strict=True)
         if here or alone
     ]
-    if not found:
+    if not candidates:
         raise FabricError(
             "discover_addresses",
             ", ".join(map(str, given)) or "not set",
@@ -155,4 +155,4 @@ def find(
             "give the LAN, such as -e discover_addresses=192.168.1.0/24, and see that the machines are on and finished "
             "their first boot",
         )
-    return found, notes
+    return candidates, notes

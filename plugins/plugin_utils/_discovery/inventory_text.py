@@ -74,45 +74,45 @@ def _alike(values: Mapping[str, Any]) -> bool:
     return all(value == found[0] for value in found)
 
 
-def _hosts(found: Proposal) -> str:
+def _hosts(proposal: Proposal) -> str:
     # one cage for all is said once, in group_vars
-    name, cages = _cages(found)
+    name, cages = _cages(proposal)
     cages = {} if _alike(cages) else cages
-    head, workers = found.hosts[0], found.hosts[1:]
+    head, workers = proposal.hosts[0], proposal.hosts[1:]
     document: dict[str, Any] = {
         "cluster": {
             "children": {
-                "ray_head": {"hosts": {head.name: _host(head, name, cages, found.lan_nics)}},
+                "ray_head": {"hosts": {head.name: _host(head, name, cages, proposal.lan_nics)}},
                 "ray_workers": {
-                    "hosts": {machine.name: _host(machine, name, cages, found.lan_nics) for machine in workers}
+                    "hosts": {machine.name: _host(machine, name, cages, proposal.lan_nics) for machine in workers}
                 },
             }
         }
     }
     for kind in ("spark", "thor"):
-        names = [machine.name for machine in found.hosts if machine.kind == kind]
+        names = [machine.name for machine in proposal.hosts if machine.kind == kind]
         if names:
             document[f"{kind}s"] = {"hosts": dict.fromkeys(names)}
-    left_out = [f"Left out: {machine.name} ({machine.address}): {reason}" for machine, reason in found.left_out]
+    left_out = [f"Left out: {machine.name} ({machine.address}): {reason}" for machine, reason in proposal.left_out]
     told = "# Found by playbooks/discover.yml.  Read it: the first machine is the head, which has the API.\n"
     return "---\n" + told + _comments(left_out) + _yaml(document)
 
 
-def _variables(found: Proposal, user: str, port: int) -> str:
+def _variables(proposal: Proposal, user: str, port: int) -> str:
     text = "---\n"
     if user:
         text += _comments(["The user that ssh logs in as on every machine"]) + _yaml({"ansible_user": user}) + "\n"
     if port != 22:
         text += _yaml({"ansible_port": port}) + "\n"
-    text += _comments([*found.notes, f"Cabling: {_CABLES[found.topology]}"])
-    text += _yaml({"fabric_topology": found.topology})
-    if found.cidr:
+    text += _comments([*proposal.notes, f"Cabling: {_CABLES[proposal.topology]}"])
+    text += _yaml({"fabric_topology": proposal.topology})
+    if proposal.cidr:
         text += _comments(["None of the machines uses this range or has a route to it"])
-        text += _yaml({"fabric_cidr": found.cidr})
-    name, cages = _cages(found)
+        text += _yaml({"fabric_cidr": proposal.cidr})
+    name, cages = _cages(proposal)
     if cages and _alike(cages):
         text += _comments(["0 is next to the RJ45 port"]) + _yaml({name: next(iter(cages.values()))})
-    return text + "\n" + _served(found)
+    return text + "\n" + _served(proposal)
 
 
 def _served(found: Proposal) -> str:

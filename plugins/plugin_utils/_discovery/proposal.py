@@ -218,7 +218,7 @@ def _floating_findings(machines: Sequence[Machine]) -> list[Finding]:
 
 def _fabric_findings(machines: Sequence[Machine]) -> list[Finding]:
     """Machines that answered on their fabric alone: its addresses change when the fabric is set up."""
-    found = []
+    findings = []
     for machine in machines:
         if machine.kind != "spark" or not _on_fabric(machine):
             continue
@@ -234,35 +234,35 @@ def _fabric_findings(machines: Sequence[Machine]) -> list[Finding]:
         )
         netdev = machine.node["management"]["netdev"]
         what = f"it answered only on {machine.address} of {netdev}, a NIC of its fabric, whose addresses change with it"
-        found.append(Finding("address", what, fix, f"{machine.name} ({machine.address})"))
-    return found
+        findings.append(Finding("address", what, fix, f"{machine.name} ({machine.address})"))
+    return findings
 
 
 def propose(machines: Sequence[Machine], wanted: str = "") -> Proposal:
     """A cluster of these machines; what stands in its way is in ``findings``."""
-    found = Proposal(findings=_kind_findings(machines) + _name_findings(machines) + _floating_findings(machines))
-    found.findings += _fabric_findings(machines)
-    found.left_out = [(one, f"a {one.kind} machine") for one in machines if one.kind == "generic"]
+    proposal = Proposal(findings=_kind_findings(machines) + _name_findings(machines) + _floating_findings(machines))
+    proposal.findings += _fabric_findings(machines)
+    proposal.left_out = [(one, f"a {one.kind} machine") for one in machines if one.kind == "generic"]
     sparks = [machine for machine in machines if machine.kind == "spark"]
     thors = [machine for machine in machines if machine.kind == "thor"]
-    if not sparks and not thors and not found.findings:
+    if not sparks and not thors and not proposal.findings:
         what = "none of the machines that answered is a DGX Spark or a Jetson Thor"
-        found.findings.append(Finding("kind", what, "give their addresses: -e discover_addresses=…"))
-    if found.findings:
-        return found
+        proposal.findings.append(Finding("kind", what, "give their addresses: -e discover_addresses=…"))
+    if proposal.findings:
+        return proposal
     cables = Cables(sparks)
-    found.topology = wanted or _topology(sparks, cables)
-    if found.topology == "lan":
-        found.hosts = [*sparks, *thors]
-        _lanes(found)
+    proposal.topology = wanted or _topology(sparks, cables)
+    if proposal.topology == "lan":
+        proposal.hosts = [*sparks, *thors]
+        _lanes(proposal)
     else:
-        found.hosts = sparks
+        proposal.hosts = sparks
         reason = "a Thor has no RDMA NIC; -e discover_topology=lan takes all machines into one cluster, over TCP"
-        found.left_out += [(machine, reason) for machine in thors]
-        _cabled(found, cables)
-    _management(found)
-    found.cidr = "" if found.topology == "lan" else _free_range(machines)
-    return found
+        proposal.left_out += [(machine, reason) for machine in thors]
+        _cabled(proposal, cables)
+    _management(proposal)
+    proposal.cidr = "" if proposal.topology == "lan" else _free_range(machines)
+    return proposal
 
 
 def _kind_findings(machines: Iterable[Machine]) -> list[Finding]:
@@ -281,7 +281,7 @@ def _kind_findings(machines: Iterable[Machine]) -> list[Finding]:
 
 def _name_findings(machines: Iterable[Machine]) -> list[Finding]:
     by_name: dict[str, list[Machine]] = {}
-    found = []
+    findings = []
     for machine in machines:
         if machine.kind == "generic":
             continue
@@ -294,14 +294,14 @@ def _name_findings(machines: Iterable[Machine]) -> list[Finding]:
         if what:
             fix = "rename it (sudo hostnamectl set-hostname NEW-NAME, there) and look again"
             shown = printable(machine.stated)[:80]
-            found.append(Finding("name", what, fix, machine.address, where="hostname", value=shown))
+            findings.append(Finding("name", what, fix, machine.address, where="hostname", value=shown))
     for same in by_name.values():
         if len(same) > 1:
             addresses = ", ".join(machine.address for machine in same)
             what = f"{'two' if len(same) == 2 else len(same)} machines have the name {same[0].name}: {addresses}"
             fix = "rename one of them (sudo hostnamectl set-hostname NEW-NAME, there) and look again"
-            found.append(Finding("name", what, fix))
-    return found
+            findings.append(Finding("name", what, fix))
+    return findings
 
 
 def _topology(sparks: Sequence[Machine], cables: Cables) -> str:
@@ -317,16 +317,16 @@ def _topology(sparks: Sequence[Machine], cables: Cables) -> str:
     return "ring" if order or len(sparks) == 3 else "switch"
 
 
-def _cabled(found: Proposal, cables: Cables) -> None:
+def _cabled(proposal: Proposal, cables: Cables) -> None:
     """Check the cables of a topology with a fabric, and choose cages and order."""
-    count, two = len(found.hosts), found.topology == "direct"
-    if count < (3 if found.topology in CHAINS else 2) or (two and count != 2):
-        what = f"discover_topology is {found.topology}, and {count} DGX Spark answered"
-        found.findings.append(Finding("count", what, "leave discover_topology out, or give the others' addresses"))
+    count, two = len(proposal.hosts), proposal.topology == "direct"
+    if count < (3 if proposal.topology in CHAINS else 2) or (two and count != 2):
+        what = f"discover_topology is {proposal.topology}, and {count} DGX Spark answered"
+        proposal.findings.append(Finding("count", what, "leave discover_topology out, or give the others' addresses"))
         return
-    bare = [machine for machine in found.hosts if not any(machine.plugged(cage) for cage in CAGES)]
+    bare = [machine for machine in proposal.hosts if not any(machine.plugged(cage) for cage in CAGES)]
     for machine in bare:
-        found.findings.append(
+        proposal.findings.append(
             Finding(
                 "cage",
                 "no QSFP cage of it has a cable",
@@ -337,7 +337,7 @@ def _cabled(found: Proposal, cables: Cables) -> None:
         )
     if bare:
         return
-    {"direct": _direct, "ring": _chain, "line": _chain, "switch": _switch}[found.topology](found, cables)
+    {"direct": _direct, "ring": _chain, "line": _chain, "switch": _switch}[proposal.topology](proposal, cables)
 
 
 def _alone(name: str, cage: int, hint: str) -> Finding:
@@ -346,43 +346,43 @@ def _alone(name: str, cage: int, hint: str) -> Finding:
     )
 
 
-def _direct(found: Proposal, cables: Cables) -> None:
-    first, second = (machine.name for machine in found.hosts)
+def _direct(proposal: Proposal, cables: Cables) -> None:
+    first, second = (machine.name for machine in proposal.hosts)
     joined = [(cage, other) for cage in CAGES for name, other in sorted(cables.ends[first, cage]) if name == second]
     if not joined:
         hint = "plug the cable into both machines; seconds after it the ports' lights are on"
-        found.findings.append(_alone(first, cables.best_cage(first), hint))
+        proposal.findings.append(_alone(first, cables.best_cage(first), hint))
         return
-    found.cages = dict(zip((first, second), joined[0], strict=True))
+    proposal.cages = dict(zip((first, second), joined[0], strict=True))
     if len(joined) > 1:
-        found.both = {first: [cage for cage, _other in joined], second: [other for _cage, other in joined]}
-        found.notes.append(TWO_CAGES)
-    found.notes.append("a switch between the two looks the same from here: then set fabric_topology: switch")
+        proposal.both = {first: [cage for cage, _other in joined], second: [other for _cage, other in joined]}
+        proposal.notes.append(TWO_CAGES)
+    proposal.notes.append("a switch between the two looks the same from here: then set fabric_topology: switch")
 
 
-def _chain(found: Proposal, cables: Cables) -> None:
+def _chain(proposal: Proposal, cables: Cables) -> None:
     """A ring or a line: the order of its machines, or the cables to move."""
-    topology = found.topology
-    names = [machine.name for machine in found.hosts]
+    topology = proposal.topology
+    names = [machine.name for machine in proposal.hosts]
     order, closed = cables.row()
     if order and closed == (topology == "ring"):
         order, wrong = cabling.misplaced(order, closed, cables.ends)
-        found.hosts = [cables.sparks[name] for name in order]
+        proposal.hosts = [cables.sparks[name] for name in order]
         for name in wrong:
             both = all(cables.ends[name, cage] for cage in CAGES)
             what = f"a {topology} goes from cage 0 of each machine to cage 1 of the next, and its "
             what += "two cables are the wrong way" if both else "cable is in the wrong cage"
             hint = f"swap the two cables at {name}" if both else f"move the cable at {name} to its other cage"
-            found.findings.append(Finding("cable", what, hint, name))
+            proposal.findings.append(Finding("cable", what, hint, name))
         if topology == "line":
-            found.notes.append(
+            proposal.notes.append(
                 f"NCCL needs a closed ring for RDMA: a cable from {order[-1]} cage 0 to {order[0]} cage 1 makes it "
                 "one; as a line the machines serve one model over TCP, and neighbours as pairs (serving_groups) by RDMA"
             )
         return
     if topology == "line" and closed:
         hint = "leave discover_topology out, or take one cable away"
-        found.findings.append(Finding("cable", f"the cables close a ring: {cabling.drawn(order, closed)}", hint))
+        proposal.findings.append(Finding("cable", f"the cables close a ring: {cabling.drawn(order, closed)}", hint))
         return
     for name, cage in itertools.product(names, CAGES):
         if topology == "ring" and not cables.ends[name, cage]:
@@ -391,11 +391,11 @@ def _chain(found: Proposal, cables: Cables) -> None:
                 "join cage 0 of each machine to cage 1 of the next one, and of the last to the first, or use a switch"
             )
             what = f"cage {cage} has no cable, which a ring needs"
-            found.findings.append(_alone(name, cage, hint) if plugged else Finding("cable", what, hint, name))
-    if not found.findings:
+            proposal.findings.append(_alone(name, cage, hint) if plugged else Finding("cable", what, hint, name))
+    if not proposal.findings:
         told = "; ".join(cables.drawing())
         hint = "join cage 0 of each machine to cage 1 of the next one"
-        found.findings.append(Finding("cable", f"the cables make no {topology}: {told}", hint))
+        proposal.findings.append(Finding("cable", f"the cables make no {topology}: {told}", hint))
 
 
 def _no_switch(names: Sequence[str], cables: Cables) -> list[Finding]:
@@ -428,44 +428,44 @@ def _no_switch(names: Sequence[str], cables: Cables) -> list[Finding]:
     return []
 
 
-def _switch(found: Proposal, cables: Cables) -> None:
-    names = [machine.name for machine in found.hosts]
+def _switch(proposal: Proposal, cables: Cables) -> None:
+    names = [machine.name for machine in proposal.hosts]
     if apart := _no_switch(names, cables):
-        found.findings += apart
+        proposal.findings += apart
         return
     if all(
         len({other for other, _cage in cables.ends[name, cage]}) == len(names) - 1 for name in names for cage in CAGES
     ):
-        found.both = {name: list(CAGES) for name in names}
-        found.notes.append(TWO_CAGES)
-    for machine in found.hosts:
-        cage = 0 if found.both else cables.best_cage(machine.name)
-        found.cages[machine.name] = cage
+        proposal.both = {name: list(CAGES) for name in names}
+        proposal.notes.append(TWO_CAGES)
+    for machine in proposal.hosts:
+        cage = 0 if proposal.both else cables.best_cage(machine.name)
+        proposal.cages[machine.name] = cage
         if not cables.ends[machine.name, cage]:
             hint = (
                 "four or more Sparks need a 200 GbE switch, with all of them in one VLAN that lets unknown Ethernet "
                 "frames pass"
             )
-            found.findings.append(_alone(machine.name, cage, hint))
+            proposal.findings.append(_alone(machine.name, cage, hint))
 
 
-def _lanes(found: Proposal) -> None:
+def _lanes(proposal: Proposal) -> None:
     """The lanes of the QSFP cages of Thors, faster than their RJ45 port, where all machines are Thors with a cable."""
-    lanes = {one.name: _cabled_lanes(one) for one in found.hosts if one.kind == "thor"}
-    if len(lanes) < max(2, len(found.hosts)) or not all(lanes.values()):
+    lanes = {one.name: _cabled_lanes(one) for one in proposal.hosts if one.kind == "thor"}
+    if len(lanes) < max(2, len(proposal.hosts)) or not all(lanes.values()):
         return
     networks = [{network for _nic, network in nics if network} for nics in lanes.values()]
     common = sorted(set.intersection(*networks))
     if common:
-        found.lan_nics = {
+        proposal.lan_nics = {
             name: next(nic for nic, network in nics if network == common[0]) for name, nics in lanes.items()
         }
-        found.notes.append(f"the Thors reach each other by a lane of their QSFP cages, in {common[0]}, over TCP")
+        proposal.notes.append(f"the Thors reach each other by a lane of their QSFP cages, in {common[0]}, over TCP")
         return
     told = "; ".join(
         f"{name} {', '.join(dict.fromkeys(nic for nic, _network in nics))}" for name, nics in lanes.items()
     )
-    found.notes.append(
+    proposal.notes.append(
         f"the QSFP cages of the Thors are cabled ({told}), and these lanes have no addresses of one range, so the RJ45 "
         "ports are proposed: give one lane of each an address (MTU 8966 at most), and look again"
     )
@@ -476,7 +476,7 @@ def _cabled_lanes(machine: Machine) -> list[tuple[str, str]]:
 
     Its speed says nothing: it is shown without a cable as well.
     """
-    found = []
+    lanes = []
     for link in machine.node.get("interfaces") or ():
         if not _LANE.fullmatch(link["name"]) or not link.get("carrier"):
             continue
@@ -485,25 +485,25 @@ def _cabled_lanes(machine: Machine) -> list[tuple[str, str]]:
             for item in link["addresses"]
             if item.get("family", "inet") == "inet" and item.get("scope", "global") == "global"
         ]
-        found += [(link["name"], network) for network in networks or [""]]
-    return [] if machine.node["management"]["netdev"] in {nic for nic, _network in found} else found
+        lanes += [(link["name"], network) for network in networks or [""]]
+    return [] if machine.node["management"]["netdev"] in {nic for nic, _network in lanes} else lanes
 
 
-def _management(found: Proposal) -> None:
+def _management(proposal: Proposal) -> None:
     """On a ring and a LAN the peers reach each other by their management addresses, which need one network."""
     networks: dict[str, list[str]] = {}
-    for machine in found.hosts:
+    for machine in proposal.hosts:
         network = ipv4_network_of(str(machine.node["management"]["cidr"]))
         networks.setdefault(str(network), []).append(f"{machine.name} ({machine.address})")
     if len(networks) < 2:
         return
     told = "; ".join(f"{network}: {', '.join(names)}" for network, names in networks.items())
-    if (found.topology in BY_MANAGEMENT or found.both) and not found.lan_nics:
-        what = f"the machines are in {len(networks)} address ranges ({told}), and a {found.topology} needs one"
+    if (proposal.topology in BY_MANAGEMENT or proposal.both) and not proposal.lan_nics:
+        what = f"the machines are in {len(networks)} address ranges ({told}), and a {proposal.topology} needs one"
         hint = "give discover_addresses the machines' addresses of one range, or connect all machines to one LAN"
-        found.findings.append(Finding("lan", what, hint))
+        proposal.findings.append(Finding("lan", what, hint))
     else:
-        found.notes.append(f"the machines' management addresses are in {len(networks)} ranges: {told}")
+        proposal.notes.append(f"the machines' management addresses are in {len(networks)} ranges: {told}")
 
 
 def _free_range(machines: Iterable[Machine]) -> str:

@@ -80,12 +80,12 @@ class Case:
 
 def parse_argv(argv: Sequence[str]) -> dict[str, t.Any]:
     """``vllm serve MODEL --key value --flag --no-flag --key=value`` as options by name."""
-    found: dict[str, t.Any] = {}
+    options: dict[str, t.Any] = {}
     words = list(argv)
     if "serve" in words[:4]:
         words = words[words.index("serve") + 1 :]
         if words and not words[0].startswith("-"):
-            found["model"] = words.pop(0)
+            options["model"] = words.pop(0)
     short = {"-tp": "tensor-parallel-size", "-pp": "pipeline-parallel-size", "-q": "quantization"}
     index = 0
     while index < len(words):
@@ -96,15 +96,15 @@ def parse_argv(argv: Sequence[str]) -> dict[str, t.Any]:
         name, sep, value = word.partition("=")
         name = short.get(name, name.lstrip("-")).replace("_", "-")
         if sep:
-            found[name] = _plain(value)
+            options[name] = _plain(value)
         elif index < len(words) and not (words[index].startswith("-") and not _number(words[index])):
-            found[name] = _plain(words[index])
+            options[name] = _plain(words[index])
             index += 1
         elif name.startswith("no-"):
-            found[name[3:]] = False
+            options[name[3:]] = False
         else:
-            found[name] = True
-    return found
+            options[name] = True
+    return options
 
 
 def _number(text: str) -> bool:

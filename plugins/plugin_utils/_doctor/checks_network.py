@@ -184,13 +184,13 @@ def address_twice(case: Case) -> Iterator[Hit]:
     owners = {
         link["address"].partition("/")[0]: (host, link["netdev"]) for host in case.hosts for link in case.links(host)
     }
-    found: dict[str, list[str]] = {}
+    hosts_by_address: dict[str, list[str]] = {}
     for host, evidence in hosts_read(case):
         for name, interface in case.interfaces(host).items():
             for item in interface["addresses"]:
                 address = item["address"].partition("/")[0]
                 if owners.get(address, (host, ""))[0] != host:
-                    found.setdefault(address, []).append(f"{host} has {address} on {name} as well")
+                    hosts_by_address.setdefault(address, []).append(f"{host} has {address} on {name} as well")
         # on a LAN a repeater answers for others rightly
         for entry in (evidence.get("neighbours") or ()) if _has_fabric(case) else ():
             owner, netdev = owners.get(entry["address"], ("", ""))
@@ -198,8 +198,8 @@ def address_twice(case: Case) -> Iterator[Hit]:
             own = {nic.get("mac") for nic in case.interfaces(owner).values()} if owner in case.evidence else set()
             if any(own) and owner != host and entry["mac"] not in own:
                 what = f"{host}: {entry['mac']} answers for {entry['address']}, which {owner} has on {netdev}"
-                found.setdefault(entry["address"], []).append(what)
-    for address, seen in found.items():
+                hosts_by_address.setdefault(entry["address"], []).append(what)
+    for address, seen in hosts_by_address.items():
         owner, netdev = owners[address]
         others = tuple(dict.fromkeys(line.split()[0].rstrip(":") for line in seen))
         yield Hit(owner, seen, netdev, (owner, *(host for host in others if host != owner)))
@@ -208,7 +208,7 @@ def address_twice(case: Case) -> Iterator[Hit]:
 @check
 def same_subnet(case: Case) -> Iterator[Hit]:
     for host, _evidence in hosts_read(case):
-        found: list[tuple[str, str, IPNetwork]] = []
+        subnets: list[tuple[str, str, IPNetwork]] = []
         for name, interface in case.interfaces(host).items():
             if interface.get("virtual") or name == "lo":
                 continue
@@ -216,10 +216,10 @@ def same_subnet(case: Case) -> Iterator[Hit]:
                 network = ipv4_network_of(item["address"])
                 if network is None or item.get("scope") == "link" or network.prefixlen == 32:
                     continue
-                for other, address, existing in found:
+                for other, address, existing in subnets:
                     if other != name and overlap(existing, network):
                         yield Hit(host, [f"{other} has {address} and {name} has {item['address']}"], f"{other}, {name}")
-                found.append((name, item["address"], network))
+                subnets.append((name, item["address"], network))
 
 
 @check

@@ -274,7 +274,7 @@ def tidy(line: str) -> str:
 
 def scan(rules: Iterable[Rule], logs: Sequence[Log]) -> dict[str, list[Hit]]:
     """Hits by rule; one for each log in which a rule's trouble shows."""
-    found: dict[str, list[Hit]] = {}
+    hits: dict[str, list[Hit]] = {}
     for rule in rules:
         for log in logs:
             count, quoted = 0, []
@@ -284,8 +284,8 @@ def scan(rules: Iterable[Rule], logs: Sequence[Log]) -> dict[str, list[Hit]]:
                 quoted += lines
             if count:
                 hit = Hit(log.host, [tidy(line) for line in quoted[:QUOTED]], log.name, count=count)
-                found.setdefault(rule.id, []).append(hit)
-    return found
+                hits.setdefault(rule.id, []).append(hit)
+    return hits
 
 
 # --- findings ---------------------------------------------------------------------------------------------------------

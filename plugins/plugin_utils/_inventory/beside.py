@@ -52,15 +52,15 @@ def named(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]) -> An
 
 def groups_beside(given: Any, variables: Mapping[str, Any]) -> list[Beside]:
     """All of them, each with ports of its own; ``variables`` are those of any host. What is wrong was told before."""
-    found = []
+    groups = []
     for number, (name, described) in enumerate(given.items(), 1):
         settings = {key: of_collection().value(key, described[key]) for key in SETTINGS if key in described}
         for port in ("vllm_serve_door_port", "vllm_serve_group_port"):
             settings.setdefault(port, _port(variables, port) + number)
         if ON_DEMAND in described:
             settings[ON_DEMAND] = {**DEMAND, **(described[ON_DEMAND] or {})}
-        found.append(Beside(str(name), str(described["host"]), settings))
-    return found
+        groups.append(Beside(str(name), str(described["host"]), settings))
+    return groups
 
 
 def _port(variables: Mapping[str, Any], name: str) -> int:
@@ -146,12 +146,12 @@ def _of_demand(given: Any) -> Iterator[tuple[str, str, Any]]:
 def _ports(beside: Sequence[Beside], variables: Mapping[str, Any]) -> list[Finding]:
     """Ports that two would listen on."""
     taken = {_port(variables, name): name for name in (*_PORTS, *_OTHER_PORTS)}
-    found = []
+    findings = []
     for group in beside:
         for key in ("vllm_serve_door_port", "vllm_serve_group_port"):
             port = group.settings[key]
             if not 1 <= port <= 65535 or port in taken:
                 what = f"of group {group.name}: {key} {port} is {taken.get(port, 'not a port')}"
-                found.append(Finding("beside", what, f"give the group a free {key}", where=BESIDE, value=port))
+                findings.append(Finding("beside", what, f"give the group a free {key}", where=BESIDE, value=port))
             taken.setdefault(port, f"{key} of group {group.name}")
-    return found
+    return findings

@@ -184,12 +184,12 @@ def _fallbacks(names: Sequence[str], fallbacks: Mapping[str, Any]) -> Iterator[F
 def key_problems(keys: Any, offers: Sequence[Served]) -> list[Finding]:
     """Keys of ``vllm_serve_api_keys`` that allow a model which nobody serves."""
     served = [name for offer in offers for name in offer.names]
-    found = []
+    findings = []
     for entry in keys if isinstance(keys, list) else ():
         allowed = entry.get("models") if isinstance(entry, Mapping) else None
         for model in allowed if isinstance(allowed, list) else ():
             if str(model) not in served:
                 what = f"of key {entry.get('name')}: no serving group serves the model {str(model)!r}"
                 fix = f"name some of {', '.join(dict.fromkeys(served))}{closest(str(model), served)}"
-                found.append(Finding("groups", what, fix, where="vllm_serve_api_keys"))
-    return found
+                findings.append(Finding("groups", what, fix, where="vllm_serve_api_keys"))
+    return findings

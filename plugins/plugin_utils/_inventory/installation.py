@@ -13,14 +13,14 @@ COLLECTION = os.path.join("ansible_collections", "sparkthor", "cluster")
 
 def copies(paths: Iterable[str]) -> list[str]:
     """Folders of the collection below ``paths``, in the order in which Ansible searches them; links count once."""
-    found: list[str] = []
+    folders: list[str] = []
     for path in paths:
         # Ansible takes a path with and without its last part
         tail = COLLECTION.partition(os.sep)[2] if os.path.basename(path) == "ansible_collections" else COLLECTION
         folder = os.path.realpath(os.path.join(path, tail))
-        if os.path.isdir(os.path.join(folder, "plugins")) and folder not in found:
-            found.append(folder)
-    return found
+        if os.path.isdir(os.path.join(folder, "plugins")) and folder not in folders:
+            folders.append(folder)
+    return folders
 
 
 def warning(found: list[str]) -> str:

@@ -118,19 +118,19 @@ def _group(name: str, node: yaml.Node, path: str) -> Iterator[Finding]:
 
 def source_problems(text: str, path: str) -> list[Finding]:
     """What is wrong with a YAML inventory."""
-    node, found = composed(text, path)
-    if found:
-        return found
+    node, findings = composed(text, path)
+    if findings:
+        return findings
     if node is None or node.tag == _NULL:
         return [Finding("inventory", "it is empty", "copy hosts.yml of the nearest example", where=path)]
     if not isinstance(node, yaml.MappingNode):
         return [_at(path, node.start_mark.line + 1, "it is no mapping of groups", "begin it with `cluster:`")]
     if any(key.value == "plugin" for key, _value in node.value):
         return []  # the configuration of a program that finds hosts
-    found = list(_twice(node, path))
+    findings = list(_twice(node, path))
     for key, value in node.value:
-        found += _group(str(key.value), value, path)
-    return found
+        findings += _group(str(key.value), value, path)
+    return findings
 
 
 def variable_problems(text: str, path: str) -> list[Finding]:
@@ -236,7 +236,7 @@ def problems(sources: Iterable[str], ignored: Sequence[str] = ()) -> list[Findin
 
     ``ignored`` are endings of files that Ansible passes over in a folder.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for source in sources:
         if "," in source:
             continue  # a list of hosts
@@ -244,18 +244,18 @@ def problems(sources: Iterable[str], ignored: Sequence[str] = ()) -> list[Findin
         if not place.exists() and place == _ANSIBLES:
             continue  # none was given
         if not place.exists():
-            found.append(_missing(source))
+            findings.append(_missing(source))
             continue
         files, wrong = _folder(place, ignored) if place.is_dir() else ([place], [])
-        found += wrong
+        findings += wrong
         for path in files:
             if not os.access(path, os.X_OK) and path.suffix != ".toml":
                 text, wrong = _read(path)
-                found += wrong or _file_problems(text, path)
+                findings += wrong or _file_problems(text, path)
         for path in _variables(place if place.is_dir() else place.parent) if not wrong else ():
             text, wrong = _read(path)
-            found += wrong or variable_problems(text, str(path))
-    return found
+            findings += wrong or variable_problems(text, str(path))
+    return findings
 
 
 def nobody_left(limit: str | None, hosts: Sequence[str], played: Sequence[str]) -> list[Finding]:

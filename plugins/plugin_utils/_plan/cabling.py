@@ -71,7 +71,7 @@ def sketch(hosts: Sequence[str], ends: Mapping[End, Set[End]]) -> list[str]:
     ``ends`` has, by host and cage, what frames showed at the other end of the cable there.
     """
     left = list(hosts)
-    found: list[str] = []
+    lines: list[str] = []
     while left:
         alone = [(host, cage) for host in left for cage in (0, 1) if not ends.get((host, 1 - cage))]
         host, cage = next((end for end in alone if ends.get(end)), alone[0] if alone else (left[0], 0))
@@ -87,8 +87,8 @@ def sketch(hosts: Sequence[str], ends: Mapping[End, Set[End]]) -> list[str]:
             other, far = others[0]
             line += f" p{cage}=p{far} {other}"
             host, cage = other, 1 - far
-        found.append(line)
-    return found
+        lines.append(line)
+    return lines
 
 
 def misplaced(order: Sequence[str], closed: bool, ends: Mapping[End, Set[End]]) -> tuple[list[str], list[str]]:
@@ -96,14 +96,14 @@ def misplaced(order: Sequence[str], closed: bool, ends: Mapping[End, Set[End]]) 
     the hosts whose cables are in the wrong cages for it. On a ring the first host stays the first."""
 
     def wrong(row: Sequence[str]) -> list[str]:
-        found = []
+        findings = []
         for index, host in enumerate(row):
             after = row[(index + 1) % len(row)] if closed or index + 1 < len(row) else ""
             before = row[index - 1] if closed or index else ""
             right = [(0, after), (1, before)]
             if any(name and name not in {other for other, _cage in ends.get((host, cage), ())} for cage, name in right):
-                found.append(host)
-        return found
+                findings.append(host)
+        return findings
 
     back = [order[0], *reversed(order[1:])] if closed else list(reversed(order))
-    return min(((list(row), wrong(row)) for row in (order, back)), key=lambda found: len(found[1]))
+    return min(((list(row), wrong(row)) for row in (order, back)), key=lambda findings: len(findings[1]))

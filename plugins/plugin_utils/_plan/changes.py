@@ -80,16 +80,16 @@ def _former(
     was declared under, else by the same name."""
     names = {machine: name for name, machine in told_apart(before.get("machines") or {}).items()}
     machines = told_apart({host: str(nodes[host].get("machine") or "") for host in everywhere})
-    found = {host: names[one] for host, one in machines.items() if one in names}
+    names_before = {host: names[one] for host, one in machines.items() if one in names}
     declared = {host: nodes[host].get("declared") or {} for host in everywhere}
     here = {host: one for host, one in declared.items() if one.get("cluster") == before.get("cluster")}
     own = told_apart({host: str(one.get("host") or "") for host, one in here.items()})
-    for host in sorted(set(everywhere) - set(found)):
+    for host in sorted(set(everywhere) - set(names_before)):
         name = own.get(host, host)
         # a machine that is known to be another one has the name alone
-        if name in set(then) - set(found.values()) and (host not in machines or name not in names.values()):
-            found[host] = name
-    return found
+        if name in set(then) - set(names_before.values()) and (host not in machines or name not in names.values()):
+            names_before[host] = name
+    return names_before
 
 
 def _members(now: Sequence[str], then: Sequence[str], former: Mapping[str, str], nodes: Nodes) -> list[str]:
@@ -127,13 +127,13 @@ def _moved(planned: Mapping[str, Any], node: Mapping[str, Any]) -> list[str]:
         item["name"]: [str(one["address"]) for one in item.get("addresses") or () if one.get("family") == "inet"]
         for item in node.get("interfaces") or ()
     }
-    found = []
+    moves = []
     for link in planned["links"]:
         name, address = str(link["netdev"]), str(link["address"])
         there = carried.get(name, [])
         if address not in there:
-            found.append(f"{name} gets {address}" + (f" instead of {', '.join(there)}" if there else ""))
-    return found
+            moves.append(f"{name} gets {address}" + (f" instead of {', '.join(there)}" if there else ""))
+    return moves
 
 
 def _cost(cluster: Mapping[str, Any]) -> str:

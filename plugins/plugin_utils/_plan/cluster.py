@@ -70,16 +70,16 @@ def stand_in_cidrs(
     of the others will do, so that the plan of the hosts that answered can be made. With ``fabric_lan_nic`` it may be an
     address of another NIC, which says nothing about the network that peers use.
     """
-    found = {host: cidr for host, cidr in known.items() if "/" in cidr}
-    prefix = next(iter(found.values()), "/24").rpartition("/")[2]
-    shared = [interface.cidr for interface in _interfaces(found.values())]
+    cidrs = {host: cidr for host, cidr in known.items() if "/" in cidr}
+    prefix = next(iter(cidrs.values()), "/24").rpartition("/")[2]
+    shared = [interface.cidr for interface in _interfaces(cidrs.values())]
     for host in hosts:
         with contextlib.suppress(ValueError):
             address = _ipv4_address(str(hostvars[host].get("ansible_host", host)))
             if hostvars[host].get("fabric_lan_nic") and shared and not any(address in network for network in shared):
                 continue
-            found.setdefault(host, f"{address}/{prefix}")
-    interfaces = _interfaces(found.values())
+            cidrs.setdefault(host, f"{address}/{prefix}")
+    interfaces = _interfaces(cidrs.values())
     networks = [interface.cidr for interface in interfaces]
     taken = {interface.ip for interface in interfaces}
     # networks kept for documents and measurements where the others' has no room, as one of a single address
@@ -89,7 +89,7 @@ def stand_in_cidrs(
         for address in (network[-2 - number] for number in range(network.size - 2))
         if address not in taken
     )
-    return {host: found.get(host) or next(spare) for host in hosts}
+    return {host: cidrs.get(host) or next(spare) for host in hosts}
 
 
 def kind_problems(asserted: Mapping[str, str], nodes: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
@@ -175,17 +175,17 @@ def gpu_problems(
     hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]], nodes: Mapping[str, Mapping[str, Any]]
 ) -> list[Finding]:
     """Hosts of which Ray would book more GPUs than they have."""
-    found = []
+    findings = []
     for host in hosts:
         given = hostvars[host].get("ray_node_num_gpus")
         most, words = most_gpus(nodes[host])
         if most is not None and given not in (None, "", "auto") and int(given) > most:
             fix = f"give {most}, or remove the line" if most else "install its driver, or remove the line"
-            found.append(Finding("gpus", words, fix, host, "ray_node_num_gpus", int(given)))
+            findings.append(Finding("gpus", words, fix, host, "ray_node_num_gpus", int(given)))
         elif given in (None, "", "auto"):
             what, fix = host_gpu.missing(nodes[host])
-            found += [Finding("gpus", what, fix, host)] if what else []
-    return found
+            findings += [Finding("gpus", what, fix, host)] if what else []
+    return findings
 
 
 def head_generation(head: str, nodes: Mapping[str, Mapping[str, Any]]) -> int:
@@ -274,16 +274,16 @@ def plan_parts(
 
     In ``fabric``, which all of them share, each host gets the Ray of its own group.
     """
-    found = {}
+    plans = {}
     for part in parts:
         ring.adapt(fabric, part.hosts)
         own = _serving_together(part.hosts, hostvars, nodes, fabric)
         own.update(group=part.name, summary=f"{part.name}: {own['summary']}")
-        found[part.name] = own
+        plans[part.name] = own
         for host in part.hosts:
             env = fabric[host]["env"]
             env["RAY_ADDRESS"] = f"{own['head_address']}:{env['RAY_ADDRESS'].rpartition(':')[2]}"
-    return found
+    return plans
 
 
 def plan_cluster_beside(

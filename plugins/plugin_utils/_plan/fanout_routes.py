@@ -44,14 +44,14 @@ def addresses(links: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def paths(own: Iterable[Mapping[str, Any]], other: Iterable[Mapping[str, Any]]) -> list[list[str]]:
     """Pairs of addresses that reach each other directly, by half."""
-    found = []
+    routes = []
     other = list(other)
     for link in own:
         subnet = subnet_of(str(link["address"]))
         for far in other:
             if subnet_of(str(far["address"])) == subnet:
-                found.append(addresses([link, far]))
-    return found
+                routes.append(addresses([link, far]))
+    return routes
 
 
 def routes(fabric: Mapping[str, Mapping[str, Any]], order: Sequence[str], shape: str = "chain") -> dict[str, Route]:

@@ -23,7 +23,7 @@ def sources(values: Iterable[str]) -> list[str]:
     Networks are in order of address, none inside another: nftables refuses overlaps in a set.
     Raises RulesetValueError for what is no address and no network.
     """
-    found: dict[int, list[Any]] = {4: [], 6: []}
+    networks: dict[int, list[Any]] = {4: [], 6: []}
     for value in values:
         try:
             interface = ipaddress.ip_interface(value)
@@ -34,11 +34,11 @@ def sources(values: Iterable[str]) -> list[str]:
         network = interface.network
         if interface.ip != network.network_address:
             raise RulesetValueError(f"{value!r} names a host and a network at once; did you mean {network}?")
-        found[network.version].append(network)
+        networks[network.version].append(network)
     return [
-        f"{family} saddr {{ {', '.join(map(_short, ipaddress.collapse_addresses(found[version])))} }} "
+        f"{family} saddr {{ {', '.join(map(_short, ipaddress.collapse_addresses(networks[version])))} }} "
         for family, version in (("ip", 4), ("ip6", 6))
-        if found[version]
+        if networks[version]
     ]
 
 

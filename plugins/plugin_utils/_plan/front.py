@@ -64,7 +64,7 @@ def label(name: str) -> str:
 
 def named_keys(given: Iterable[object]) -> list[NamedKey]:
     """``vllm_serve_api_keys``, checked. Raises FrontPlanError."""
-    found: list[NamedKey] = []
+    keys: list[NamedKey] = []
     for number, entry in enumerate(given, 1):
         where = f"vllm_serve_api_keys: entry number {number}"
         if not isinstance(entry, Mapping):
@@ -75,7 +75,7 @@ def named_keys(given: Iterable[object]) -> list[NamedKey]:
                 f"{where}: the name {name!r} cannot be used; take up to 32 lower-case letters, digits, - and _, and "
                 f"none of {', '.join(RESERVED)}"
             )
-        if name in [known.name for known in found]:
+        if name in [known.name for known in keys]:
             raise FrontPlanError(f"{where}: the name {name!r} is there already; every key has a name of its own")
         if isinstance(rate, bool) or not re.fullmatch(r"[0-9]{1,6}", str(rate)):
             raise FrontPlanError(
@@ -84,7 +84,7 @@ def named_keys(given: Iterable[object]) -> list[NamedKey]:
             )
         minute, month = (_token_limit(entry, period, f"{where} ({name})") for period in PERIODS)
         key = checked_key(entry.get("key"), f"vllm_serve_api_keys: {name}")
-        for known in found:
+        for known in keys:
             if known.key == key:
                 raise FrontPlanError(f"{where}: {name} has the key of {known.name}; give each a key of its own")
         models = entry.get("models") or []
@@ -95,8 +95,8 @@ def named_keys(given: Iterable[object]) -> list[NamedKey]:
         right = entry.get("console") or "none"
         if right not in CONSOLE_RIGHTS:
             raise FrontPlanError(f"{where} ({name}): console {right!r} is none of {', '.join(CONSOLE_RIGHTS)}")
-        found.append(NamedKey(name, key, int(rate), tuple(models), minute, month, str(right)))
-    return found
+        keys.append(NamedKey(name, key, int(rate), tuple(models), minute, month, str(right)))
+    return keys
 
 
 def _token_limit(entry: Mapping[str, object], period: str, where: str) -> int:
@@ -225,7 +225,7 @@ def listen_addresses(addresses: Sequence[object], port: object, management: str 
 
 def origins(given: Iterable[object]) -> list[str]:
     """``vllm_serve_cors_origins``, checked. Raises FrontPlanError."""
-    found: list[str] = []
+    allowed: list[str] = []
     for origin in given:
         text = str(origin)
         if not _ORIGIN.fullmatch(text):
@@ -233,8 +233,8 @@ def origins(given: Iterable[object]) -> list[str]:
                 f"vllm_serve_cors_origins: {text!r} is not the origin of a web page; write it as browsers do, such as "
                 "https://chat.example.org or http://localhost:3000, without a path, and name each (there is no *)"
             )
-        found += [text] if text not in found else []
-    return found
+        allowed += [text] if text not in allowed else []
+    return allowed
 
 
 def checked_duration(value: object, variable: str) -> str:

@@ -107,10 +107,10 @@ def choose(
 
     ``alone`` plans a replica on the first host; ``widest_estimated`` is the widest TP whose speed can be planned.
     """
-    found = [candidate(*split, planner, split[0] <= widest_estimated) for split in splits(world)]
-    possible = [choice for choice in found if not choice.refused and (goal == "context" or choice.one)]
+    candidates = [candidate(*split, planner, split[0] <= widest_estimated) for split in splits(world)]
+    possible = [choice for choice in candidates if not choice.refused and (goal == "context" or choice.one)]
     if not possible:
-        reasons = "; ".join(f"{choice.name}: {_first(choice.refused)}" for choice in found if choice.refused)
+        reasons = "; ".join(f"{choice.name}: {_first(choice.refused)}" for choice in candidates if choice.refused)
         raise RecipeError(
             f"{VARIABLE}={goal} cannot be met on {', '.join(hosts)}: no split can be planned ({reasons}). Name the "
             "split (vllm_serve_tensor_parallel_size, vllm_serve_pipeline_parallel_size) and leave the goal out, or "
@@ -120,7 +120,7 @@ def choose(
     order = sorted(possible, key=lambda choice: choice.score(goal), reverse=True)
     best = order[0]
     others = [f"{choice.name} would give {choice.words()}" for choice in order[1:]]
-    for choice in found:
+    for choice in candidates:
         if choice.refused:
             others.append(f"{choice.name} cannot be: {_first(choice.refused)}")
         elif choice not in possible:

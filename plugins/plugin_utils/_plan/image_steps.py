@@ -73,15 +73,15 @@ def beside(recipe: Mapping[str, Any], original: Mapping[str, Any], folder: str) 
     ``original`` is the file as it stands. Mods of a foreign recipe are steps where the checkout has all of them;
     otherwise they stay among what is not translated.
     """
-    found = {**recipe, "build": [_placed(step, folder) for step in recipe.get("build") or []]}
+    placed = {**recipe, "build": [_placed(step, folder) for step in recipe.get("build") or []]}
     mods = original.get("mods")
     if not mods or not isinstance(mods, list) or "args" in original:
-        return found
+        return placed
     steps = [_mod(str(name), folder) for name in mods]
     if all(steps):
-        found["build"] += [step for step in steps if step]
-        found["untranslated"] = [note for note in found["untranslated"] if not note.startswith("mods ")]
-    return found
+        placed["build"] += [step for step in steps if step]
+        placed["untranslated"] = [note for note in placed["untranslated"] if not note.startswith("mods ")]
+    return placed
 
 
 def _placed(step: Mapping[str, Any], folder: str) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def places(steps: Sequence[Mapping[str, Any]], folder: str, recipe: str) -> list
 
     A file is looked for beside the recipe, then in ``folder``, and must have the digest that the step says.
     """
-    found: list[tuple[str, str]] = []
+    placed: list[tuple[str, str]] = []
     for number, step in enumerate(steps):
         path = str(step.get("path") or "") or os.path.join(folder, os.path.basename(step["file"]))
         where = f"recipe {recipe}: build: {step['name']}"
@@ -187,5 +187,5 @@ def places(steps: Sequence[Mapping[str, Any]], folder: str, recipe: str) -> list
                 f"{where}: sha256 is {step['sha256']}, but {path} has {digest}. Put the file of that digest there, or "
                 "read this one, and change the recipe and what the inventory acknowledges."
             )
-        found += [(f"{number:02d}/{name}", whole) for name, whole in files_of(path)]
-    return found
+        placed += [(f"{number:02d}/{name}", whole) for name, whole in files_of(path)]
+    return placed

@@ -44,14 +44,14 @@ def differs(known: Mapping[str, Any], recipe: str, nodes: Mapping[str, Mapping[s
         wanted = str(known.get(name) or "")
         by_value: dict[str, list[str]] = {}
         for host, node in nodes.items():
-            found: Any = node
+            value: Any = node
             for key in path:
-                found = (found or {}).get(key)
-            if wanted and found and not _same(wanted, str(found)):
-                by_value.setdefault(str(found), []).append(host)
-        for found, hosts in by_value.items():
+                value = (value or {}).get(key)
+            if wanted and value and not _same(wanted, str(value)):
+                by_value.setdefault(str(value), []).append(host)
+        for value, hosts in by_value.items():
             note = f"; {known['note']}" if known.get("note") else ""
             yield (
-                f"{', '.join(hosts)}: {_NAMES[name]} {found}, and recipe {recipe} was served with {wanted} "
+                f"{', '.join(hosts)}: {_NAMES[name]} {value}, and recipe {recipe} was served with {wanted} "
                 f"({known['date']}, {known['source']}{note})"
             )

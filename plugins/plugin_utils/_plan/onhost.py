@@ -44,15 +44,15 @@ def package_files(folder: str = location.PACKAGE) -> list[dict[str, str]]:
 def imported(source: str) -> set[str]:
     """The files of the package that a file of it imports itself."""
     folders = source.split("/")[:-1]
-    found = set()
+    modules = set()
     for dots, module, names in RELATIVE_IMPORT.findall(sources()[source]):
         base = "/".join([*folders[: len(folders) - len(dots) + 1], *module.split(".")]).strip("/")
         if f"{base}.py" in sources():
-            found.add(f"{base}.py")
+            modules.add(f"{base}.py")
         for name in re.findall(r"(\w+)(?: as \w+)?", re.sub(r"#.*", "", names)):
             if f"{base}/{name}.py" in sources():
-                found.add(f"{base}/{name}.py")
-    return found
+                modules.add(f"{base}/{name}.py")
+    return modules
 
 
 def _sources_of(verb: str) -> list[str]:

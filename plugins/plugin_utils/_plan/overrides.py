@@ -27,23 +27,23 @@ def with_dependents(data: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[
 
     A folder, or a name in the model store, that ends like the recipe's model is that model at another place.
     """
-    found: dict[str, Any] = dict(data)
+    kept: dict[str, Any] = dict(data)
     notes: list[str] = []
     if given.get("image_archive") or given.get("image", data["image"]) != data["image"]:
-        found.update(image_digest="", vllm={**data["vllm"], "pinned": ""})
+        kept.update(image_digest="", vllm={**data["vllm"], "pinned": ""})
     theirs, mine = str(data["model"]), str(given.get("model") or data["model"])
     if mine == theirs:
-        return found, notes
-    found["revision"] = ""
-    found["args"] = {key: value for key, value in data["args"].items() if vllm_args.option_name(key) not in _COMMITS}
+        return kept, notes
+    kept["revision"] = ""
+    kept["args"] = {key: value for key, value in data["args"].items() if vllm_args.option_name(key) not in _COMMITS}
     elsewhere = not model_source.on_hub(mine) and _last(mine) == _last(theirs)
     if not elsewhere:
-        found.update(_OF_MODEL)
-    gone = [name.replace("_", " ") for name in _OF_MODEL if data[name] and not found[name]]
-    gone += [f"--{name}" for name in data["args"] if name not in found["args"]]
+        kept.update(_OF_MODEL)
+    gone = [name.replace("_", " ") for name in _OF_MODEL if data[name] and not kept[name]]
+    gone += [f"--{name}" for name in data["args"] if name not in kept["args"]]
     if gone:
         notes.append(f"recipe {data['name']}: {mine} is served instead of {theirs}, so without its {', '.join(gone)}")
-    return found, notes
+    return kept, notes
 
 
 def own_options(data: Mapping[str, Any], given: Mapping[str, Any], image: str) -> bool:

@@ -49,18 +49,18 @@ def files(path: str) -> list[str]:
     if os.path.isfile(registry):
         entries = _recipe.read(registry, registry).get("registries") or []
         folders = [os.path.join(path, str(entry["recipes"])) for entry in entries if entry.get("recipes")]
-    found = [
+    paths = [
         os.path.join(folder, name)
         for top in folders
         for folder, _folders, names in os.walk(top)
         for name in names
         if name.endswith((".yml", ".yaml")) and f"{os.sep}." not in os.path.join(folder, name).removeprefix(top)
     ]
-    if len(found) == 0:
+    if len(paths) == 0:
         raise RecipeError(
             f"vllm_serve_recipe={path!r} holds no recipe. Name a file, a folder or a registry's checkout."
         )
-    return sorted(found)
+    return sorted(paths)
 
 
 def _form(data: Mapping[str, Any]) -> str:

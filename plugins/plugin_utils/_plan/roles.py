@@ -66,12 +66,12 @@ def _check(role: str) -> None:
 def _beside(variables: Mapping[str, Any]) -> list[vllm_serve.Serving]:
     """The groups beside the host's own one, if it is the head of that."""
     cluster = variables.get("sparkthor_cluster") or {}
-    found = []
+    groups = []
     for name, own in (cluster.get("beside") or {}).items():
         if own["head"] == variables["inventory_hostname"]:
             given = Declared(beside.variables_of(own["given"], variables))
             plan = plain({**own, "revisions": cluster.get("revisions") or {}})
-            found.append(
+            groups.append(
                 vllm_serve.serving_on(
                     read_settings(vllm_serve.ServingSettings, given),
                     plan,
@@ -81,7 +81,7 @@ def _beside(variables: Mapping[str, Any]) -> list[vllm_serve.Serving]:
                     Places(str(name)),
                 )
             )
-    return found
+    return groups
 
 
 def _serving(variables: Mapping[str, Any]) -> vllm_serve.Serving:

@@ -86,7 +86,7 @@ class SwitchWish:
 
 def parse(export: str) -> dict[str, list[ExportRow]]:
     """The rows of an export by path, such as ``/interface bridge port``. Raises SwitchError for other text."""
-    found: dict[str, list[ExportRow]] = {}
+    rows: dict[str, list[ExportRow]] = {}
     path = ""
     for line in re.sub(r"\\\r?\n\s*", "", export).splitlines():
         text = line.strip()
@@ -100,10 +100,10 @@ def parse(export: str) -> dict[str, list[ExportRow]]:
                 continue
         if not path:
             raise SwitchError(f"switch_export: {text[:60]!r} is no line of an export; give what /export printed")
-        found.setdefault(path, []).append(_row(text))
-    if not found:
+        rows.setdefault(path, []).append(_row(text))
+    if not rows:
         raise SwitchError("switch_export holds no configuration; give what /export printed")
-    return found
+    return rows
 
 
 def _row(text: str) -> ExportRow:

@@ -36,7 +36,7 @@ def problems(variables: Mapping[str, Any], place: str, hosts: int) -> list[Findi
 
     Of a recipe that can be read, only its number of hosts is judged here: its plan says more.
     """
-    found: list[Finding | str] = []
+    findings: list[Finding | str] = []
     base = str(variables.get("inventory_dir") or ".")
     recipe, model = variables.get("vllm_serve_recipe"), variables.get("vllm_serve_model")
     if not recipe and not model:
@@ -50,14 +50,14 @@ def problems(variables: Mapping[str, Any], place: str, hosts: int) -> list[Findi
         if variables.get(name):
             try:
                 if name == "vllm_serve_recipe":
-                    found += _host_problems(_recipe.load(variables[name], base=base, hosts=hosts), hosts, place)
+                    findings += _host_problems(_recipe.load(variables[name], base=base, hosts=hosts), hosts, place)
                 else:
                     _recipe.load(variables[name], base=base)  # for fewer hosts than these
             except (RecipeError, SizingError) as error:
-                found.append(str(error).replace("vllm_serve_recipe=", f"{name}=", 1))
+                findings.append(str(error).replace("vllm_serve_recipe=", f"{name}=", 1))
     stored = [str(one.get("name")) for one in variables.get("model_store_models") or () if isinstance(one, Mapping)]
     if not recipe and str(model) in _recipe.names() and str(model) not in stored:
         what = "it is the name of a recipe, and no model is called so"
         fix = f"set vllm_serve_recipe: {model} instead of it, in {place}"
-        found.append(Finding("model", what, fix, where="vllm_serve_model", value=str(model)))
-    return [*found, *engine_problems(variables, hosts, place)]
+        findings.append(Finding("model", what, fix, where="vllm_serve_model", value=str(model)))
+    return [*findings, *engine_problems(variables, hosts, place)]

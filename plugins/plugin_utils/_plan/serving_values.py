@@ -189,7 +189,7 @@ def unplanned(beside: Iterable[str]) -> list[dict[str, Any]]:
 
 def serving_values(serving: Serving, beside: Sequence[Serving] = ()) -> ServingValues:
     """``beside`` are the groups beside the host's own one, and nothing for one of them."""
-    given, found, of_host = serving.settings, serving.door, not serving.places.name
+    given, planned_door, of_host = serving.settings, serving.door, not serving.places.name
     # what needs an engine is nothing to a host without one
     engine = _engine_values(serving) if serving.has_engine else {}
     has_front = of_host and serving.is_head
@@ -206,8 +206,8 @@ def serving_values(serving: Serving, beside: Sequence[Serving] = ()) -> ServingV
         sleeps=bool(serving.on_demand),
         takes_turns=bool(on_demand.groups(beside)),
         hf_token=serving.has_engine and bool(serving.hf_token),
-        door=bool(found),
-        door_tls=bool(found and found.tls),
+        door=bool(planned_door),
+        door_tls=bool(planned_door and planned_door.tls),
         counts_tokens=has_front and serving.counts_tokens,
         limits_tokens=has_front and bool(serving.token_limits),
         tls=serving.tls,
@@ -296,9 +296,9 @@ def _former(serving: Serving, beside: Sequence[Serving]) -> list[str]:
 
 
 def _front_values(serving: Serving, beside: Sequence[Serving]) -> FrontValues:
-    given, found = serving.settings, serving.door
+    given, planned_door = serving.settings, serving.door
     keys = front.named_keys(given.vllm_serve_api_keys)
-    max_body = front_bodies.max_body(given.vllm_serve_front_max_body, bool(found))
+    max_body = front_bodies.max_body(given.vllm_serve_front_max_body, bool(planned_door))
     management = str(serving.network.get("management_address", serving.cluster["head_address"]))
     # an inventory name that no certificate can have is a name of the inventory alone
     own_names = [
@@ -323,10 +323,10 @@ def _front_values(serving: Serving, beside: Sequence[Serving]) -> FrontValues:
         client_timeout=front.checked_duration(given.vllm_serve_front_client_timeout, "vllm_serve_front_client_timeout"),
         max_body=max_body,
         body_classes=[asdict(size) for size in front_bodies.body_classes(max_body)],
-        memory=front_bodies.memory_bytes(max_body) if found else 0,
+        memory=front_bodies.memory_bytes(max_body) if planned_door else 0,
         # checked always, though written only where the certificate is self-made
         certificate_names=front.subject_names([*(given.vllm_serve_tls_names or own_names), *shared]),
-        door=_door_values(found) if found else None,
+        door=_door_values(planned_door) if planned_door else None,
         beside=[_neighbour(one, keys, beside) for one in beside],
         turn=asdict(turn) if turn else None,
     )

@@ -29,19 +29,19 @@ Nodes = Mapping[str, Mapping[str, Any]]
 
 def refused(head_group: Mapping[str, Any], names: Sequence[str], variables: Mapping[str, Any]) -> list[Finding]:
     """Why no other group can be beside this one on its head, whatever the memory."""
-    host, found = str(head_group["head"]), []
+    host, findings = str(head_group["head"]), []
     if head_group["gpus"][host] != 1:
         beside_it = f"{', '.join(names)} beside {head_group['group']}"
         what = f"it has {head_group['gpus'][host]} GPUs, and {beside_it} needs a host with one"
-        found.append(Finding("beside", what, "give the group a host of its own", host))
+        findings.append(Finding("beside", what, "give the group a host of its own", host))
     if (engine := head_group["serving"].get("engine") or registry.DEFAULT.name) != registry.DEFAULT.name:
         what = f"it serves with {engine}, whose memory is not planned beside {', '.join(names)}"
-        found.append(Finding("beside", what, "give the group a host of its own", host, where=registry.VARIABLE))
+        findings.append(Finding("beside", what, "give the group a host of its own", host, where=registry.VARIABLE))
     if int(variables.get("vllm_serve_degraded_after") or 0) > 0:
         what = f"the smaller recipe of group {head_group['group']} is not planned beside {', '.join(names)}"
         fix = "set vllm_serve_degraded_after to 0, or give the group a host of its own"
-        found.append(Finding("beside", what, fix, host, where="vllm_serve_degraded_after"))
-    return found
+        findings.append(Finding("beside", what, fix, host, where="vllm_serve_degraded_after"))
+    return findings
 
 
 def plan_beside(

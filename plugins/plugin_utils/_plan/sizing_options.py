@@ -24,7 +24,7 @@ _FLAGS_OF_SIZE = (
 
 def of_arguments(args: Mapping[str, Any], environment: Mapping[str, Any]) -> dict[str, Any]:
     """What of the arguments and the environment decides sizes, as the memory plan wants it."""
-    found: dict[str, Any] = {
+    options: dict[str, Any] = {
         "dtype": str(args.get("dtype", "auto")),
         "kv_cache_dtype": str(args.get("kv-cache-dtype", "auto")),
         "gpu_memory_utilization": as_fraction(
@@ -36,15 +36,15 @@ def of_arguments(args: Mapping[str, Any], environment: Mapping[str, Any]) -> dic
     }
     for flag in _FLAGS_OF_SIZE:
         if args.get(flag) is not None:
-            found[flag.replace("-", "_")] = args[flag]
+            options[flag.replace("-", "_")] = args[flag]
     for number in ("max-num-batched-tokens", "max-num-seqs", "kv-cache-memory-bytes"):
         if args.get(number):
-            found[number.replace("-", "_")] = parse_length(number, args[number])
+            options[number.replace("-", "_")] = parse_length(number, args[number])
     if taken := {name: args[name] for name in beside.ARGUMENTS if args.get(name) is not None}:
-        found["beside"] = taken
+        options["beside"] = taken
     if PARTITION in environment:
-        found["layer_partition"] = str(environment[PARTITION])
-    return found
+        options["layer_partition"] = str(environment[PARTITION])
+    return options
 
 
 def of_engine(hosts: Sequence[str], kinds: Mapping[str, str] | None, version: str) -> dict[str, str]:

@@ -39,16 +39,16 @@ def packages(node: Mapping[str, Any], lock: Collection[str], wanted: list[str]) 
 
 def problems(node: Mapping[str, Any], lock: Collection[str], wanted: list[str]) -> list[str]:
     """Why vLLM would not start from a venv on this host, with the fix; empty where it would or nobody looked."""
-    found = []
+    findings = []
     lacking = _lacking(node, lock)
     if lacking and not packages(node, lock, wanted):
-        found.append(
+        findings.append(
             f"engine_build_packages: this host has no {' and no '.join(lacking)}, with which Triton compiles at the "
             f"first start; install them (sudo apt-get install gcc libc6-dev python3-dev), {_OTHER_WAY}"
         )
     tools = node.get("toolchain")
     if tools is None or "flashinfer-python" not in lock or all(name in lock for name in _KERNELS):
-        return found
+        return findings
     if node.get("kind") in KNOWS:
         least, target = KNOWS[node["kind"]]
         cuda = str(tools.get("cuda") or "")
@@ -57,20 +57,20 @@ def problems(node: Mapping[str, Any], lock: Collection[str], wanted: list[str]) 
         elif cuda and release(cuda) < release(least):
             what = f"nvcc of CUDA {cuda} on this host does not know its GPU ({target} came with {least})"
         else:
-            return found
+            return findings
         fix = f"install NVIDIA's CUDA toolkit {least} or newer in /usr/local/cuda (package cuda-toolkit-13-0)"
-        found.append(f"engine_toolchain_check: {what}; {fix}, {_OTHER_WAY}")
-    return found
+        findings.append(f"engine_toolchain_check: {what}; {fix}, {_OTHER_WAY}")
+    return findings
 
 
 def ring_problems(topology: str, lock: Mapping[str, str]) -> list[str]:
     """A lock whose NCCL would hang on a ring; verify reads the installed one."""
-    found = {name: version for name, version in lock.items() if name.startswith("nvidia-nccl-cu")}
+    libraries = {name: version for name, version in lock.items() if name.startswith("nvidia-nccl-cu")}
     if topology != "ring":
         return []
     return [
         f"engine_requirements: it pins {name}=={version}, and a ring needs NCCL {RING_NCCL} or newer, which routes by "
         f"subnet; use a lock with that"
-        for name, version in found.items()
+        for name, version in libraries.items()
         if release(version) < release(RING_NCCL)
     ]

@@ -80,13 +80,15 @@ class Virtual:
 
 def of_cluster(cluster: Mapping[str, Any]) -> Virtual | None:
     """What the plan of a cluster, or of one serving group, says of it."""
-    found = cluster.get("virtual")
-    if not found:
+    planned = cluster.get("virtual")
+    if not planned:
         return None
     return Virtual(
-        str(found["address"]),
-        int(found["router_id"]),
-        tuple(AddressHolder(str(one["host"]), str(one["interface"]), str(one["address"])) for one in found["holders"]),
+        str(planned["address"]),
+        int(planned["router_id"]),
+        tuple(
+            AddressHolder(str(one["host"]), str(one["interface"]), str(one["address"])) for one in planned["holders"]
+        ),
     )
 
 
@@ -158,18 +160,18 @@ def plan_virtual(
     if not text:
         return None, []
     given = ipv4_interface_of(text)
-    found = [*_own_address(str(given.ip), nodes, fabric), *_unreachable_fronts(fronts, text)]
+    findings = [*_own_address(str(given.ip), nodes, fabric), *_unreachable_fronts(fronts, text)]
     holders, length = [], ""
     for front in fronts:
         interface = front.interface or str(fabric[front.host]["management_netdev"])
         networks = _networks(interface, nodes[front.host], str(given.ip))
         own = next((network for network in networks if _inside(given, "/" in text, network)), None)
         if not _NETDEV.fullmatch(interface) or own is None:
-            found.append(_not_there(front.host, interface, text, networks))
+            findings.append(_not_there(front.host, interface, text, networks))
             continue
         holders.append(AddressHolder(front.host, interface, str(own.ip)))
         length = length or str(own.prefixlen)
-    return Virtual(f"{given.ip}/{length}", int(variables.get(ROUTER, ROUTER_ID)), tuple(holders)), found
+    return Virtual(f"{given.ip}/{length}", int(variables.get(ROUTER, ROUTER_ID)), tuple(holders)), findings
 
 
 def _networks(interface: str, node: Mapping[str, Any], virtual: str) -> list[IPNetwork]:

@@ -257,15 +257,15 @@ def without_idle_flags(args: Mapping[str, Any], table: Mapping[str, Any]) -> dic
 
 def fields(args: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The dictionary that is given as one, as JSON, by dotted fields, or by several of these."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in args.items():
         head, dot, rest = option_name(key).partition(".")
         if head == name and dot:
-            _nest(found, rest.split("."), value)
+            _nest(values, rest.split("."), value)
         elif head == name:
             value = parsed(value)
-            found = _merged(value, found) if isinstance(value, Mapping) else found
-    return found
+            values = _merged(value, values) if isinstance(value, Mapping) else values
+    return values
 
 
 def _merged(whole: Mapping[str, Any], fields_of_it: Mapping[str, Any]) -> dict[str, Any]:

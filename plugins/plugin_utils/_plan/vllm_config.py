@@ -93,7 +93,7 @@ def render_args(args: Mapping[str, Any], where: str = "vllm_serve_args") -> dict
 
 def _whole(args: Mapping[str, Any], where: str) -> dict[Any, Any]:
     """The arguments without nulls, and dictionaries of which fields are given as one under the option's name."""
-    found: dict[Any, Any] = {}
+    values: dict[Any, Any] = {}
     fields: dict[str, Any] = {}
     for key, value in args.items():
         if not _NAME.fullmatch(str(key).strip().lstrip("-")):
@@ -110,16 +110,16 @@ def _whole(args: Mapping[str, Any], where: str) -> dict[Any, Any]:
                 name, value = name[:-1], value if isinstance(value, list) else str(value).split(",")
             fields[name] = value
         else:
-            found[key] = value
+            values[key] = value
     for head in dict.fromkeys(name.partition(".")[0] for name in fields):
-        same = [key for key in found if option_name(key) == head]
-        parts = vllm_args.fields({**{key: found[key] for key in same}, **fields}, head)
-        if any(not isinstance(vllm_args.parsed(found.pop(key)), Mapping) for key in same):
+        same = [key for key in values if option_name(key) == head]
+        parts = vllm_args.fields({**{key: values[key] for key in same}, **fields}, head)
+        if any(not isinstance(vllm_args.parsed(values.pop(key)), Mapping) for key in same):
             raise ServeConfigError(
                 f"{where}: {head} is given fields ({head}.x) and a value that is no dictionary; keep one of the two"
             )
-        found[head] = parts
-    return found
+        values[head] = parts
+    return values
 
 
 def _check_owner(key: object, head: str, where: str) -> None:

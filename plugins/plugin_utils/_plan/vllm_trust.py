@@ -75,14 +75,14 @@ def findings(places: Iterable[Place], acknowledged: Collection[Any]) -> list[Fin
     places = list(places)
     what = "is a secret, and the file of vLLM's arguments is open to every user of the host"
     fix = "give it where the program that uses it reads a file of the serving user's"
-    found = [Finding("removed", what, fix, where=where, value="(hidden)") for where in _secrets(places)]
+    findings = [Finding("removed", what, fix, where=where, value="(hidden)") for where in _secrets(places)]
     for where, (what, value) in needing(places).items():
         if where.replace("-", "_") in known:
             continue
         reason = "built-in models need none" if where == "trust-remote-code" else "it is not needed to serve a model"
         fix = f"leave it out ({reason}), or write vllm_serve_acknowledged: [{where}]"
-        found.append(Finding("dangerous", what, fix, where=where, value=value))
-    return found
+        findings.append(Finding("dangerous", what, fix, where=where, value=value))
+    return findings
 
 
 def _secrets(places: Iterable[Place]) -> list[str]:
@@ -97,13 +97,13 @@ def _secrets(places: Iterable[Place]) -> list[str]:
 
 def needing(places: Iterable[Place]) -> dict[str, tuple[str, Any]]:
     """Option, or option.field.field -> (what it does, its value); a value that switches it off does not count."""
-    found: dict[str, tuple[str, Any]] = {}
+    needs: dict[str, tuple[str, Any]] = {}
     for path, value in places:
         for place, inner in _leaves(path, value):
             what = _does(place, inner)
             if what:
-                found.setdefault(".".join(place), (what, inner))
-    return found
+                needs.setdefault(".".join(place), (what, inner))
+    return needs
 
 
 def _leaves(path: list[str], value: Any) -> Iterator[tuple[list[str], Any]]:

@@ -153,11 +153,13 @@ def _field_problems(name: str, value: Any, entry: Mapping[str, Any], version: st
         value = json.loads(value)
     if not known or not isinstance(value, Mapping):
         return []
-    found = []
+    findings = []
     for key, inner in value.items():
         if str(key).replace("-", "_") in known:
             continue
         near = closest(str(key), known)
         fix = f"did you mean {near}" if near else f"valid: {', '.join(known)}"
-        found.append(Finding("unknown", f"vLLM {version} has no such field", fix, where=f"{name}.{key}", value=inner))
-    return found
+        findings.append(
+            Finding("unknown", f"vLLM {version} has no such field", fix, where=f"{name}.{key}", value=inner)
+        )
+    return findings

@@ -102,14 +102,14 @@ def converged_everywhere(wanted: Sequence[str], results: Mapping[str, Mapping[st
 
     A role whose hosts differ may change what the ones after it were compared with, so those run as well.
     """
-    found: list[str] = []
+    roles: list[str] = []
     for role in wanted:
         if not results or not all(role in (result.get("converged") or ()) for result in results.values()):
             break
         if role == "engine" and _engines_differ(results):
             break
-        found.append(role)
-    return found
+        roles.append(role)
+    return roles
 
 
 def _engines_differ(results: Mapping[str, Mapping[str, Any]]) -> bool:

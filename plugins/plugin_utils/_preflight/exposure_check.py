@@ -74,22 +74,22 @@ def _closed(
     by_address = {
         item["address"].partition("/")[0]: name for name, nic in nics.items() for item in nic.get("addresses", ())
     }
-    found: dict[int, str] = {}
+    programs: dict[int, str] = {}
     if (node.get("management") or {}).get("netdev") not in trusted:
         for listener in listeners:
             address, port, program = listener["address"], int(listener["port"]), listener["program"]
             local = address.removeprefix("::ffff:").startswith("127.") or address == "::1"
             if local or port in kept or port == _LLMNR or program in _FORWARDED or by_address.get(address) in trusted:
                 continue
-            found.setdefault(port, program)
+            programs.setdefault(port, program)
     bridges = sorted(
         name for name, nic in nics.items() if name.startswith(_BRIDGES) and nic.get("carrier") and name not in trusted
     )
-    if not found and not bridges:
+    if not programs and not bridges:
         return []
     what, fixes = [], []
-    if found:
-        ports = ", ".join(f"{port} ({found[port]})" if found[port] else str(port) for port in sorted(found))
+    if programs:
+        ports = ", ".join(f"{port} ({programs[port]})" if programs[port] else str(port) for port in sorted(programs))
         what.append(f"the firewall will close {ports}")
         fixes.append(
             "list in firewall_tcp_ports what is to stay open to everybody, or in firewall_sources who may reach all "
@@ -104,8 +104,8 @@ def _closed(
             " and ".join(what),
             "; ".join([*fixes, "firewall_enabled: false leaves the host's firewall alone"]),
             host,
-            "TCP ports" if found else "firewall_interfaces",
-            sorted(found) or sorted(trusted),
+            "TCP ports" if programs else "firewall_interfaces",
+            sorted(programs) or sorted(trusted),
             severity=WARNING,
         )
     ]

@@ -170,7 +170,7 @@ def same_subnet_problems(host: str, entry: t.Any, node: Node) -> list[Finding]:
     """Two fabric NICs of a host that have addresses in one subnet right now."""
     planned = {(link["netdev"], link["address"]) for link in entry["links"]}
     names = {*SPARK_NETDEVS, *(link["netdev"] for link in entry["links"])}
-    found: list[tuple[str, str, IPNetwork]] = []
+    subnets: list[tuple[str, str, IPNetwork]] = []
     problems = []
     for name, interface in interfaces_of(node).items():
         if name not in names:
@@ -179,7 +179,7 @@ def same_subnet_problems(host: str, entry: t.Any, node: Node) -> list[Finding]:
             network = ipv4_network_of(item["address"])
             if network is None or item.get("scope") == "link":
                 continue
-            for other, address, existing in found:
+            for other, address, existing in subnets:
                 pair_is_planned = (name, item["address"]) in planned and (other, address) in planned
                 if other != name and overlap(existing, network) and not pair_is_planned:
                     problems.append(
@@ -193,7 +193,7 @@ def same_subnet_problems(host: str, entry: t.Any, node: Node) -> list[Finding]:
                             name,
                         )
                     )
-            found.append((name, item["address"], network))
+            subnets.append((name, item["address"], network))
     return problems
 
 

@@ -66,7 +66,7 @@ Key = tuple[int, int, int]
 def windows(progress: str) -> dict[Key, list[tuple[float, float, int]]]:
     """By (prompt, answer, streams), from when to when requests were open, run by run, and how many tokens came."""
     begun: dict[int, tuple[Key, int, float]] = {}
-    found: dict[tuple[Key, int], tuple[float, float, int]] = {}
+    totals: dict[tuple[Key, int], tuple[float, float, int]] = {}
     for line in progress.splitlines():
         try:
             event = json.loads(line)
@@ -77,10 +77,10 @@ def windows(progress: str) -> dict[Key, list[tuple[float, float, int]]]:
             begun[event["request_id"]] = (key, int(event["run_index"]), float(event["ts"]))
         elif event.get("type") == "request_end" and event.get("request_id") in begun:
             key, run, moment = begun[event["request_id"]]
-            first, last, tokens = found.get((key, run), (moment, moment, 0))
-            found[key, run] = (min(first, moment), max(last, float(event["ts"])), tokens + int(event["total_tokens"]))
+            first, last, tokens = totals.get((key, run), (moment, moment, 0))
+            totals[key, run] = (min(first, moment), max(last, float(event["ts"])), tokens + int(event["total_tokens"]))
     by_key: dict[Key, list[tuple[float, float, int]]] = {}
-    for (key, _run), window in sorted(found.items()):
+    for (key, _run), window in sorted(totals.items()):
         by_key.setdefault(key, []).append(window)
     return by_key
 
@@ -91,7 +91,7 @@ MOST_WATTS = 100_000.0
 
 def samples(text: str) -> list[tuple[float, float]]:
     """(moment, watts) of a host: each line has the time and a number for each GPU, joined by a plus sign."""
-    found = []
+    readings = []
     for line in text.splitlines():
         moment, _space, numbers = line.partition(" ")
         try:
@@ -99,8 +99,8 @@ def samples(text: str) -> list[tuple[float, float]]:
         except ValueError:
             continue
         if 0 <= watts < MOST_WATTS:
-            found.append((at, watts))
-    return found
+            readings.append((at, watts))
+    return readings
 
 
 def energy(
@@ -127,12 +127,12 @@ def rows(
     report: Mapping[str, Any], spans: Mapping[Key, Any], by_host: Mapping[str, Sequence[tuple[float, float]]]
 ) -> list[dict[str, Any]]:
     """One for each prompt length and number of streams."""
-    found = []
+    measured = []
     for row in report["benchmarks"]:
         key = (int(row["prompt_size"]), int(row["response_size"]), int(row["concurrency"]))
         each = _mean(row, "tg_req_throughput")
         power = energy(by_host, spans.get(key, []))
-        found.append(
+        measured.append(
             {
                 "prompt": key[0],
                 "answer": key[1],
@@ -147,7 +147,7 @@ def rows(
                 "joules_per_token": power[1] if power else None,
             }
         )
-    return found
+    return measured
 
 
 def differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
@@ -164,31 +164,33 @@ def slower(document: Mapping[str, Any], earlier: Mapping[str, Any] | None) -> li
     if earlier is None:
         return []
     known = {(row["prompt"], row["answer"], row["streams"]): row for row in earlier["rows"]}
-    found = []
+    regressions = []
     for row in document["rows"]:
         old = known.get((row["prompt"], row["answer"], row["streams"]), {})
         for name in ("throughput", "prefill"):
             now, then = row.get(name), old.get(name)
             if now and then and now < SLOWER * then:
                 where = f"prompt {row['prompt']}, {row['streams']} stream{'s' if row['streams'] > 1 else ''}"
-                found.append(f"{name} with {where}: {now:g} tokens/s, {100 - 100 * now / then:.0f} % below {then:g}")
-    if not found:
+                regressions.append(
+                    f"{name} with {where}: {now:g} tokens/s, {100 - 100 * now / then:.0f} % below {then:g}"
+                )
+    if not regressions:
         return []
     changed = differing(earlier.get("with") or {}, document["with"])
-    return [*found, "changed since then: " + ("; ".join(changed) if changed else "nothing that is recorded")]
+    return [*regressions, "changed since then: " + ("; ".join(changed) if changed else "nothing that is recorded")]
 
 
 def history(texts: Sequence[str]) -> list[dict[str, Any]]:
     """Earlier documents, oldest first; a file that is torn or of another kind is passed over."""
-    found = []
+    reports = []
     for text in texts:
         try:
             one = json.loads(text)
         except ValueError:
             continue
         if isinstance(one, dict) and one.get("version") == VERSION and isinstance(one.get("rows"), list):
-            found.append(one)
-    return sorted(found, key=lambda one: str(one.get("taken", "")))
+            reports.append(one)
+    return sorted(reports, key=lambda one: str(one.get("taken", "")))
 
 
 def catalogue_rows(document: Mapping[str, Any], hosts: int, head: str, source: str) -> list[dict[str, Any]]:

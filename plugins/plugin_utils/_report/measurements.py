@@ -81,13 +81,13 @@ def found_by_test(
     tests: Mapping[str, Sequence[Mapping[str, Any]]], measured: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
     """By a test's id what the host that made it found; what a host says of others' tests does not count."""
-    found: dict[str, dict[str, Any]] = {}
+    by_test: dict[str, dict[str, Any]] = {}
     for host, answer in measured.items():
         own = {test["id"]: test["how"] for test in tests[host]}
-        found.update({item["id"]: item for item in answer.get("tests") or () if item["id"] in own})
+        by_test.update({item["id"]: item for item in answer.get("tests") or () if item["id"] in own})
         if answer.get("error"):
-            found.update({name: {"error": answer["error"], "id": name, "how": how} for name, how in own.items()})
-    return found
+            by_test.update({name: {"error": answer["error"], "id": name, "how": how} for name, how in own.items()})
+    return by_test
 
 
 def _other_end(links: Sequence[Mapping[str, Any]], host: str, link: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -117,26 +117,26 @@ def _ray_of(status: Mapping[str, Any], host: str) -> Mapping[str, Any]:
 
 def _host_rows(status: Mapping[str, Any]) -> list[list[str]]:
     rows = [["HOST", "KIND", "UP", "MEMORY FREE", "DISK FREE", "LOAD", "GPU", "RAY", "UNITS"]]
-    for host, found in status["hosts"].items():
-        name = host + ("*" if found["role"] == "head" else "")
+    for host, status_of in status["hosts"].items():
+        name = host + ("*" if status_of["role"] == "head" else "")
         ray = _ray_of(status, host)
-        if not found["reachable"]:
-            seen = "not asked" if found["error"].startswith("not asked") else "no answer"
-            rows.append([name, found["kind"] or "-", seen, "-", "-", "-", "-", "-", "-"])
+        if not status_of["reachable"]:
+            seen = "not asked" if status_of["error"].startswith("not asked") else "no answer"
+            rows.append([name, status_of["kind"] or "-", seen, "-", "-", "-", "-", "-", "-"])
             continue
-        memory, disk = found["memory"], found["disk"]
+        memory, disk = status_of["memory"], status_of["disk"]
         member = "alive" if host in ray.get("alive", {}) else ("-" if ray["state"] == "absent" else "absent")
         rows.append(
             [
                 name,
-                found["kind"],
-                duration(found["uptime_seconds"]),
+                status_of["kind"],
+                duration(status_of["uptime_seconds"]),
                 f"{memory['available'] / GIB:.1f} of {memory['total'] / GIB:.1f} GiB",
                 f"{disk['free'] / GIB:.0f} GiB",
-                f"{found['load'][0]:.1f}" if found["load"] else "-",
-                gpu_words(found),
+                f"{status_of['load'][0]:.1f}" if status_of["load"] else "-",
+                gpu_words(status_of),
                 member,
-                _units(found),
+                _units(status_of),
             ]
         )
     return rows

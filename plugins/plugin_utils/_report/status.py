@@ -99,7 +99,7 @@ def link_status(planned: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[st
     netdev = planned["netdev"]
     interface = interfaces.get(netdev)
     port = rdma.get(netdev, {})
-    found: dict[str, Any] = {
+    state: dict[str, Any] = {
         "netdev": netdev,
         "device": port.get("device") or planned.get("device", ""),
         "half": planned.get("half", 0),
@@ -117,16 +117,16 @@ def link_status(planned: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[st
         "counters": port.get("counters", {}),
         "problems": [],
     }
-    wrong: list[list[str]] = found["problems"]
+    wrong: list[list[str]] = state["problems"]
     if interface is None:
         wrong.append([f"{netdev} does not exist", "plug the cable in (an uncabled ConnectX port may be absent)"])
-        return found
-    found["mtu"] = interface["mtu"]
-    found["rate_gbits"] = rate_of(interface, port)
-    found["state"] = "up" if interface["carrier"] else ("no carrier" if interface["up"] else "down")
-    if found["state"] == "down":
+        return state
+    state["mtu"] = interface["mtu"]
+    state["rate_gbits"] = rate_of(interface, port)
+    state["state"] = "up" if interface["carrier"] else ("no carrier" if interface["up"] else "down")
+    if state["state"] == "down":
         wrong.append([f"{netdev} is administratively down", f"ip link set {netdev} up, or run site.yml --tags network"])
-    elif found["state"] == "no carrier":
+    elif state["state"] == "no carrier":
         other = f"; its other end is {planned['peer']} {planned['peer_netdev']}" if planned.get("peer") else ""
         wrong.append([f"{netdev} has no carrier{other}", "check the cable at both ends"])
     addresses = [item["address"] for item in interface["addresses"]]
@@ -138,11 +138,11 @@ def link_status(planned: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[st
     wanted = planned.get("mtu")
     if wanted and interface["mtu"] != int(wanted):
         wrong.append([f"{netdev} has MTU {interface['mtu']}, not {wanted}", "run site.yml --tags roce_network"])
-    if port and found["state"] == "up" and port.get("port_state") not in ("", "ACTIVE"):
+    if port and state["state"] == "up" and port.get("port_state") not in ("", "ACTIVE"):
         wrong.append(
             [f"{port['device']} is {port['port_state']} although {netdev} is up", "reload mlx5_core or reboot"]
         )
-    return found
+    return state
 
 
 def _control_address(planned: Mapping[str, Any], answered: bool) -> str:
@@ -240,7 +240,7 @@ def host_status(
     planned: Mapping[str, Any],
     head: bool,
 ) -> tuple[dict[str, Any], list[Finding]]:
-    found: dict[str, Any] = {
+    state: dict[str, Any] = {
         "reachable": facts is not None,
         "role": "head" if head else "worker",
         "kind": planned.get("kind", ""),
@@ -251,10 +251,10 @@ def host_status(
     }
     problems: list[Finding] = []
     if facts is None:
-        found["error"], problems = _silent(host, found["management"], variables, outcome)
-        return found, problems
+        state["error"], problems = _silent(host, state["management"], variables, outcome)
+        return state, problems
     node, memory, disk = facts["node"], facts["memory"], facts["disk"]
-    found.update(
+    state.update(
         kind=node["kind"],
         product=node["product"],
         os=node["os"]["pretty"],
@@ -275,7 +275,7 @@ def host_status(
         firewall=(facts.get("firewall") or {}).get("state", ""),
         links=[link_status(link, facts) for link in planned.get("links", [])],
     )
-    for link in found["links"]:
+    for link in state["links"]:
         problems += [Finding("link", text, fix, host) for text, fix in link["problems"]]
     for name, unit in facts["units"].items():
         if unit["active"] == "failed":
@@ -284,7 +284,7 @@ def host_status(
         problems.append(Finding("name", text, host_name.fix(node), host))
     problems += _firewall_problems(host, facts.get("firewall") or {}, facts["units"])
     problems += _room_problems(host, memory, disk)
-    return found, problems
+    return state, problems
 
 
 def serving_status(host: str, facts: Mapping[str, Any] | None, port: Any) -> dict[str, Any]:
@@ -370,17 +370,17 @@ def virtual_status(
 
 def _beside(host: str, facts: Mapping[str, Any] | None, port: Any) -> dict[str, tuple[dict[str, Any], list[Finding]]]:
     """By the name of each group beside the own one of a head the same as of that one."""
-    found: dict[str, tuple[dict[str, Any], list[Finding]]] = {}
+    statuses: dict[str, tuple[dict[str, Any], list[Finding]]] = {}
     if facts is None:
-        return found
+        return statuses
     for name, serving in facts["serving"].get("beside", {}).items():
         unit = facts["units"].get(Places(name).unit.removesuffix(".service"), {})
         # the certificate is that of the front proxy, which is told of once
         own = {"units": {"sparkthor-vllm": unit}, "serving": {"tls": facts["serving"].get("tls"), **serving}, "ray": {}}
         served, problems = _served(host, {**facts, **own}, port)
         problems = [replace(finding, what=f"group {name}: {finding.what}") for finding in problems]
-        found[name] = {**served, "hosts": [host]}, problems
-    return found
+        statuses[name] = {**served, "hosts": [host]}, problems
+    return statuses
 
 
 def ray_status(facts: Mapping[str, Any] | None) -> dict[str, Any]:

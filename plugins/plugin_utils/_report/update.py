@@ -36,16 +36,16 @@ def lines(
 ) -> list[str]:
     """Order, packages, way back and firmware, for people. ``before`` is each host's status."""
     changing = [host for host in order(list(plans), heads) if _packages(plans[host])]
-    found = []
+    text = []
     for number, host in enumerate(changing, 1):
         reboot = ", and a reboot" if plans[host].get("reboots") else ""
-        found.append(f"{number}. {host}: {'; '.join(_packages(plans[host]))}{reboot}")
+        text.append(f"{number}. {host}: {'; '.join(_packages(plans[host]))}{reboot}")
     if changing:
-        found.append("way back: each host's former packages, put aside on it before anything changes")
-        found.append("a host that fails its proof gets them back, and those after it stay as they are")
+        text.append("way back: each host's former packages, put aside on it before anything changes")
+        text.append("a host that fails its proof gets them back, and those after it stay as they are")
     else:
-        found.append("no host has an update")
-    return [*found, *firmware_lines(plans, before)]
+        text.append("no host has an update")
+    return [*text, *firmware_lines(plans, before)]
 
 
 def firmware_lines(plans: Mapping[str, Mapping[str, Any]], before: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -79,23 +79,25 @@ def _of_kernel(host: str, node: Mapping[str, Any]) -> list[Finding]:
 def worse(host: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What is worse on a host than before its update; ``before`` and ``now`` are its status."""
     node, former = now.get("node") or {}, before.get("node") or {}
-    found = []
+    reasons = []
     what, fix = host_gpu.missing(node)
     if what:
-        found.append(f"{what}; {fix}")
+        reasons.append(f"{what}; {fix}")
     elif (node.get("gpus") or 0) < (former.get("gpus") or 0):
-        found.append(f"it has {node.get('gpus') or 0} GPUs, and had {former['gpus']}")
+        reasons.append(f"it has {node.get('gpus') or 0} GPUs, and had {former['gpus']}")
     links = {link["netdev"]: link for link in (now.get("rdma") or {}).get("links") or ()}
     for link in (before.get("rdma") or {}).get("links") or ():
         seen = links.get(link["netdev"])
         if seen is None:
-            found.append(f"{link['netdev']} is gone")
+            reasons.append(f"{link['netdev']} is gone")
         elif link.get("state") == "up" and seen.get("state") != "up":
-            found.append(f"{link['netdev']} has no carrier, and had one")
+            reasons.append(f"{link['netdev']} has no carrier, and had one")
     known = {problem.what for problem in _of_kernel(host, former)}
-    found += [f"{problem.what} (fix: {problem.fix})" for problem in _of_kernel(host, node) if problem.what not in known]
+    reasons += [
+        f"{problem.what} (fix: {problem.fix})" for problem in _of_kernel(host, node) if problem.what not in known
+    ]
     failed = {name for name, unit in (before.get("units") or {}).items() if unit.get("active") == "failed"}
     for name, unit in (now.get("units") or {}).items():
         if unit.get("active") == "failed" and name not in failed:
-            found.append(f"{name} has failed ({unit.get('result') or 'no reason'})")
-    return found
+            reasons.append(f"{name} has failed ({unit.get('result') or 'no reason'})")
+    return reasons

@@ -55,30 +55,30 @@ def lines(api: Api) -> list[str]:
         path, body["input"] = "embeddings", "hello"
     else:
         path, body["messages"] = "chat/completions", [{"role": "user", "content": "Say hello."}]
-    found = [
+    text = [
         f"The API is at {api.url}, and the model is called {' or '.join(api.names)}.",
         f"Its key is in {api.key_file}."
         if api.key_file
         else "Its key is the one that you set as vllm_serve_api_key (KEY below).",
     ]
     if api.page:
-        found.append(f"In a browser, with that key: {front.page_url(api.url)} shows the cluster, and has a chat.")
+        text.append(f"In a browser, with that key: {front.page_url(api.url)} shows the cluster, and has a chat.")
     if api.heads:
-        found.append(f"One of the heads has that address, and the next one takes it over: {', '.join(api.heads)}.")
+        text.append(f"One of the heads has that address, and the next one takes it over: {', '.join(api.heads)}.")
     if trust and api.heads:
         port = api.url.removesuffix("/v1").rpartition(":")[2]
-        found.append(
+        text.append(
             f"Their certificates, once for each client: for head in {' '.join(api.heads)}; do openssl s_client "
             f"-connect $head:{port} </dev/null 2>/dev/null | openssl x509; done >head.pem"
         )
     elif trust:
         host = api.url.removeprefix("https://").removesuffix("/v1")
-        found.append(
+        text.append(
             f"Its certificate, once for each client: openssl s_client -connect {host} </dev/null 2>/dev/null | openssl "
             "x509 >head.pem"
         )
-    found.append(
+    text.append(
         f"Try it: curl {trust}{api.url}/{path} -H \"Authorization: Bearer {key}\" -H 'Content-Type: application/json' "
         f"-d '{json.dumps(body)}'"
     )
-    return [*found, "Other clients: docs/clients.md"]
+    return [*text, "Other clients: docs/clients.md"]

@@ -130,16 +130,16 @@ def at_most(check: str, where: str, value: float, unit: str, most: float, note: 
 def host_lines(status: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Hosts that did not answer and links that are not as planned: what everything below would trip over."""
     lines = []
-    for host, found in status["hosts"].items():
-        if not found["reachable"]:
-            lines.append(line("host", host, FAIL, note="did not answer", fix=found["error"]))
+    for host, state in status["hosts"].items():
+        if not state["reachable"]:
+            lines.append(line("host", host, FAIL, note="did not answer", fix=state["error"]))
             continue
-        for link in found["links"]:
+        for link in state["links"]:
             half = f"{host} {link['netdev']} (half {link['half']})"
             for text, fix in link["problems"]:
                 lines.append(line("link", half, FAIL, note=text, fix=fix))
     if not lines:
-        count = sum(len(found["links"]) for found in status["hosts"].values())
+        count = sum(len(state["links"]) for state in status["hosts"].values())
         lines.append(line("link", f"{len(status['hosts'])} hosts", PASS, count, "ports", note="all as planned"))
     return lines
 
@@ -172,16 +172,16 @@ def link_lines(
             if both
             else f"half {first['half']} ({first['netdev']} to {first['peer_netdev']})"
         )
-        found = results.get(test["id"])
-        if found is None:
+        measured = results.get(test["id"])
+        if measured is None:
             lines.append(line("bandwidth", where, FAIL, note="not measured", fix="see the task that measures"))
             continue
-        if not both and "mtu" in found:
-            lines.append(_mtu_line(where, found["mtu"], first))
-        how = found["how"]
-        if "error" in found:
+        if not both and "mtu" in measured:
+            lines.append(_mtu_line(where, measured["mtu"], first))
+        how = measured["how"]
+        if "error" in measured:
             fix = "check cable, address and firewall of both ends (playbooks/status.yml)"
-            lines.append(line("bandwidth", where, FAIL, note=found["error"], fix=fix))
+            lines.append(line("bandwidth", where, FAIL, note=measured["error"], fix=fix))
             continue
         slowest = min(fabric_speed.of(fabric.get(host)) for host in (test["host"], test["peer"]))
         limits = thresholds([kinds.get(test["host"], "spark"), kinds.get(test["peer"], "spark")], given, slowest)
@@ -192,10 +192,12 @@ def link_lines(
         if how == "tcp" and test["how"] == "rdma":
             # TCP over these ports says nothing about RDMA, on which the plan rests
             note = "RDMA is not proven: perftest is not installed on both ends; TCP streams were measured"
-            if found["gbits"] >= least:
-                lines.append(line("bandwidth", where, UNPROVEN, found["gbits"], "Gb/s", least, note, _PERFTEST))
+            if measured["gbits"] >= least:
+                lines.append(line("bandwidth", where, UNPROVEN, measured["gbits"], "Gb/s", least, note, _PERFTEST))
                 continue
-        lines.append(at_least("bandwidth", where, found["gbits"], "Gb/s", least, note, _slow(found["gbits"], how)))
+        lines.append(
+            at_least("bandwidth", where, measured["gbits"], "Gb/s", least, note, _slow(measured["gbits"], how))
+        )
     return lines
 
 
@@ -314,10 +316,10 @@ def collective_not_run(hosts: Sequence[str], plan: Mapping[str, Any]) -> dict[st
     return None
 
 
-def transport_line(host: str, found: Mapping[str, Any], profile: str, planned: Mapping[str, Any]) -> dict[str, Any]:
+def transport_line(host: str, measured: Mapping[str, Any], profile: str, planned: Mapping[str, Any]) -> dict[str, Any]:
     """NCCL's own word where it ran; for Gloo the NIC that the bytes left by."""
-    if found["backend"] == "nccl":
-        log = found["log"]
+    if measured["backend"] == "nccl":
+        log = measured["log"]
         wanted = "Socket" if profile == "tcp" else "IB"
         note = f"NET/{log['network']}" if log["network"] else "NCCL's log names no network"
         detail = ", ".join(log["ports"] or log["netdevs"])
@@ -336,7 +338,7 @@ def transport_line(host: str, found: Mapping[str, Any], profile: str, planned: M
             fix = "half of the bandwidth is lost: check this device's cable, GID and NCCL_IB_HCA"
             return line("transport", host, FAIL, log["network"], note=f"{note}, without {lacking}", fix=fix)
         return line("transport", host, PASS, log["network"], note=note)
-    sent = {name: count for name, count in found.get("sent", {}).items() if count > 0}
+    sent = {name: count for name, count in measured.get("sent", {}).items() if count > 0}
     total = sum(sent.values())
     wanted = planned["control_netdev"]
     share = sent.get(wanted, 0) / total if total else 0.0
@@ -372,29 +374,29 @@ def ray_lines(status: Mapping[str, Any], fabric: Mapping[str, Mapping[str, Any]]
 
 
 def serving_lines(
-    found: Mapping[str, Any] | None, bound: float | None, why: str, limits: Mapping[str, float]
+    measured: Mapping[str, Any] | None, bound: float | None, why: str, limits: Mapping[str, float]
 ) -> list[dict[str, Any]]:
     where = "API"
-    if found is None:
+    if measured is None:
         return [line("completion", where, FAIL, note="not asked: the head did not answer", fix=_ASK_HEAD)]
-    if "completion" not in found:
-        note = found.get("error", "no answer")
+    if "completion" not in measured:
+        note = measured.get("error", "no answer")
         return [line("completion", where, FAIL, note=note, fix="playbooks/status.yml, then playbooks/doctor.yml")]
-    done = found["completion"]
+    done = measured["completion"]
     good = done["tokens"] > 0
     lines = [
         line("completion", where, PASS if good else FAIL, done["tokens"], "tokens", 1, f"in {done['seconds']:.2f} s")
     ]
-    told = found.get("answers")
+    told = measured.get("answers")
     if told:
         least = limits["answers_right"] * told["asked"]
         note = f"wrong: {told['wrong']}" if told["wrong"] else ""
         lines.append(
             at_least("answers", "simple tasks", told["right"], f"of {told['asked']}", least, note, answers.fix())
         )
-    runs = found["streams"]
-    if found.get("error"):
-        lines.append(line("throughput", where, FAIL, note=found["error"], fix="journalctl -u sparkthor-vllm"))
+    runs = measured["streams"]
+    if measured.get("error"):
+        lines.append(line("throughput", where, FAIL, note=measured["error"], fix="journalctl -u sparkthor-vllm"))
     single = runs.get("1")
     if single:
         fix = "is another client busy? long queues and cold caches show here first"

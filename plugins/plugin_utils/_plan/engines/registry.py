@@ -70,16 +70,16 @@ def engine_problems(variables: Mapping[str, Any], hosts: int, place: str, kinds:
         what = "no engine of this name can be served here"
         return [Finding("engine", what, f"set one of {', '.join(ENGINES)} in {place}", where=VARIABLE, value=name)]
     able = [one.name for one in ENGINES.values() if not one.lacks(wanted)]
-    found = []
+    findings = []
     for variable, words in ENGINES[name].lacks(wanted):
         others = f"set {VARIABLE} to {' or '.join(able)} in {place}" if able else "no engine here can"
         change = f"{others}, or change {variable}" if able else f"change {variable}: {others}"
         fix = change if variable else others
         what = f"{ENGINES[name].title} cannot do {words}"
-        found.append(Finding("engine", what, fix, where=VARIABLE, value=name))
+        findings.append(Finding("engine", what, fix, where=VARIABLE, value=name))
     programs = ENGINES[name].on_host.programs
     if programs and not variables.get(PROGRAMS):
         what = f"{ENGINES[name].title} is brought to the hosts as {' and '.join(programs)}, and no folder has them"
         fix = f"set it in {place} to the controller's folder with a build for the hosts"
-        found.append(Finding("unset", what, fix, where=PROGRAMS))
-    return found
+        findings.append(Finding("unset", what, fix, where=PROGRAMS))
+    return findings
