@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import io
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -53,6 +54,21 @@ def test_every_disagreement_is_named_with_its_fix(checkout: Path) -> None:
         "the changelog has no version 0.4.0",
         "changes were not released: one.yml",
     ]
+
+
+def test_the_changelog_of_a_tagged_version_is_not_written_again(tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    script = Path(release.TOP / "tools" / "changelog.sh").read_text(encoding="utf-8")
+    (tmp_path / "tools" / "changelog.sh").write_text(script, encoding="utf-8")
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com", "-C", str(tmp_path)]
+    for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "first"], ["tag", "v0.2.0"]):
+        subprocess.run([*git, *words], check=True, timeout=60)
+    done = subprocess.run(
+        ["bash", "tools/changelog.sh", "0.2.0"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr == "make changelog: v0.2.0 is tagged, so its changes are told; name the next version\n"
+    assert not (tmp_path / "CHANGELOG.rst").exists()
 
 
 def test_the_notes_are_the_section_of_the_version() -> None:
