@@ -169,6 +169,12 @@ def test_no_ray_is_one_line(state):
     assert failing(verify.ray_lines(ray(state=state), plan("switch"))) == [("ray", "cluster")]
 
 
+def test_a_head_that_does_not_answer_is_what_is_to_be_mended() -> None:
+    [of_ray] = verify.ray_lines(ray(state="unknown"), plan("switch"))
+    [of_api] = verify.serving_lines(None, None, "", {})
+    assert [of_ray["fix"], of_api["fix"]] == ["make the head answer; the line of its host says how"] * 2
+
+
 def test_an_executor_without_ray_needs_none():
     status = ray(state="absent")
     status["serving"]["executor"] = "mp"
