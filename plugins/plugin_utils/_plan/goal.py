@@ -128,7 +128,7 @@ def choose(
     if len(hosts) > 1:
         others += _replicas(hosts, alone, best, goal)
     why = f"{best.name}: {VARIABLE}={goal}: {best.words()}."
-    left = [(other.tensor, other.pipeline) for other in found if not other.refused and other not in possible]
+    left = [(other.tensor, other.pipeline) for other in candidates if not other.refused and other not in possible]
     following = [(choice.tensor, choice.pipeline) for choice in order[1:]]
     return GoalChoice(best.tensor, best.pipeline, why, others, following, left)
 
