@@ -91,7 +91,10 @@ def save(params: Mapping[str, Any]) -> dict[str, Any]:
     if image is None:
         log = _read("log").splitlines()
         why = log[-1] if log and _read("image") == reference.pull else "its unit ended without a word"
-        raise EngineError(f"engine_image: {reference.pull} could not be pulled: {why}")
+        raise EngineError(
+            f"engine_image: {reference.pull} could not be pulled: {why}. Check its name and digest, log in to its "
+            "registry there (docker login), or give it as engine_image_archive"
+        )
     # before another host gets it
     _image.check_architecture(image.architecture, platform.machine(), f"engine_image: {reference.tagged}")
     if _read("image") == reference.pull and _read("status") == "0":

@@ -20,6 +20,8 @@ _WITHOUT_MODEL = ("ngram", "ngram_gpu", "suffix", "[ngram]")
 _PREDICTION_LAYERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
 #: drafters that are weights alone: heads on the model's last state, which cache nothing
 _WITHOUT_CACHE = ("medusa", "mlp_speculator")
+#: the method of a drafter that is an ordinary model
+_PLAIN = "draft_model"
 #: what vLLM makes blocks of attention beside states a multiple of
 _BLOCKS = 16
 #: DeepSeek V4's DSpark is in the model's own checkpoint, under mtp.*: its layers where no field says how many, and the
@@ -62,6 +64,8 @@ def read_drafter(
     if method in _WITHOUT_MODEL:
         return Drafter(tokens)
     if draft is not None:
+        if method == _PLAIN and not asked.get("use_heterogeneous_vocab"):
+            _same_words(str(model), text, draft)
         return _other_model(tokens, str(model or method), draft, weights)
     if method == "dspark" and shape.model_type in _OWN_DSPARK:
         return Drafter(tokens, _with_layers(shape, _dspark_layers(shape, text)), own_weights=True)
@@ -70,6 +74,18 @@ def read_drafter(
     layer = _prediction_layer(shape)
     layers = _with_layers(shape, [layer] * max(1, predicting))
     return Drafter(tokens, layers, own_weights=True, risk=_ring_risk(text, tokens))
+
+
+def _same_words(name: str, text: Mapping[str, Any], draft: Mapping[str, Any]) -> None:
+    """Raises SizingError for an ordinary model that drafts in another vocabulary, with which no engine starts."""
+    words, drafted = (optional_int(one, ("vocab_size",), 0) for one in (text, text_config(draft)))
+    if words and drafted and words != drafted:
+        raise SizingError(
+            "speculative_config.model",
+            name,
+            f"has a vocabulary of {drafted:,} words, and the model one of {words:,}, so nothing would start",
+            "Name a drafter of the model's own family, or add use_heterogeneous_vocab: true where the engine has it.",
+        )
 
 
 def _other_model(tokens: int, name: str, draft: Mapping[str, Any], weights: int | None) -> Drafter:

@@ -16,6 +16,7 @@ from tests.unit.published_models import model
 
 QWEN = model("qwen3.6-35b-a3b")
 SHAPE = read_shape(QWEN)
+LLAMA = model("llama-3.1-8b")
 
 
 def test_nothing_is_drafted_unless_asked() -> None:
@@ -124,6 +125,18 @@ def test_a_drafter_that_nobody_knows_costs_its_own_line() -> None:
     assert beside["ranks"]["kv_cache_bytes"][0] > 0
     assert "some/drafter" in beside["reasons"][-1]
     assert "comes on top" in beside["reasons"][-1]
+
+
+def test_an_ordinary_model_of_another_vocabulary_is_refused_as_vllm_does() -> None:
+    """vLLM 0.32, config/speculative.py: verify_equal_vocab_size_if_draft_model."""
+    asked = {"method": "draft_model", "model": "some/drafter", "num_speculative_tokens": 3}
+    words = r"^speculative_config.model='some/drafter': has a vocabulary of 1,000 words, .* Name a drafter of the model"
+    with pytest.raises(SizingError, match=words):
+        read_drafter(asked, QWEN, SHAPE, {**LLAMA, "vocab_size": 1000})
+    assert read_drafter(asked, LLAMA, read_shape(LLAMA), LLAMA).unknown == ""
+    # what vLLM lets start
+    for more in ({"use_heterogeneous_vocab": True}, {"method": "eagle3"}):
+        assert read_drafter({**asked, **more}, QWEN, SHAPE, {**LLAMA, "vocab_size": 1000}).unknown == ""
 
 
 def test_what_is_too_large_without_its_drafter_is_refused_with_what_helps() -> None:

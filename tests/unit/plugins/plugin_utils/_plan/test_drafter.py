@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.drafter import found
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import READ_OF_HEAD, plan_serving
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import (
+    READ_OF_HEAD,
+    ServingError,
+    plan_serving,
+    plan_whole,
+)
 
 from tests.unit.planned_cluster import planned
 from tests.unit.published_models import model
@@ -100,3 +105,13 @@ def test_what_names_no_drafter_asks_nobody(value: Any) -> None:
 
 def test_status_and_verify_gather_the_variable() -> None:
     assert "vllm_serve_draft_config" in READ_OF_HEAD
+
+
+def test_a_drafter_of_another_vocabulary_is_refused_before_a_download(tmp_path: Path) -> None:
+    asked = {"speculative-config": {**SPECULATIVE, "method": "draft_model"}}
+    said = recipe(tmp_path, args=asked)
+    words = r"recipe drafting.*speculative_config\.model='some/drafter': has a vocabulary of 1,000 words, .* Name a dra"
+    first, cluster, _fabric, nodes = planned(["a", "b"], vllm_serve_recipe=said, engine_vllm_version="0.32.0")
+    given = {**first, "vllm_serve_draft_config": {**CONFIG, "vocab_size": 1000}, "inventory_dir": str(tmp_path)}
+    with pytest.raises(ServingError, match=words):
+        plan_whole(given, cluster, nodes)
