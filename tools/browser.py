@@ -88,18 +88,18 @@ def run(argv: list[str], seconds: float = 600, **options: Any) -> subprocess.Com
 
 def program() -> str:
     """The browser of this machine, installed where it is missing."""
-    found = next(filter(None, map(shutil.which, PROGRAMS)), None)
-    if found:
-        return found
+    path = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if path:
+        return path
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         raise BrowserError(f"no {' or '.join(PROGRAMS)} here: install one of them (apt-get install {PACKAGE})")
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     run(["apt-get", "-qq", "update"], env=quiet)
     run(["apt-get", "-qq", "install", "-y", "--no-install-recommends", PACKAGE, FONTS], 1200, env=quiet)
-    found = shutil.which(PACKAGE)
-    if not found:
+    path = shutil.which(PACKAGE)
+    if not path:
         raise BrowserError(f"the package {PACKAGE} brought no program of this name: install {PROGRAMS[-1]}")
-    return found
+    return path
 
 
 @dataclass

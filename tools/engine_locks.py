@@ -75,14 +75,14 @@ def index_hashes(pins: list[Pin], target: Target) -> dict[str, str]:
         if result.returncode:
             raise EngineError(f"pip: {result.stderr.strip()[-2000:]}")
         rows = json.loads(report.read_text(encoding="utf-8"))["install"]
-    found = {}
+    hashes = {}
     for row in rows:
         info = row["download_info"]
         wheel = parse_wheel(info["url"].rpartition("/")[2].replace("%2B", "+"))
         if wheel is None or wheel_rank(wheel, target) is None:
             raise EngineError(f"{info['url']}: not a wheel that runs on {target.label}")
-        found[wheel.name] = info["archive_info"]["hashes"]["sha256"]
-    return found
+        hashes[wheel.name] = info["archive_info"]["hashes"]["sha256"]
+    return hashes
 
 
 def with_hashes(text: str, hashes: dict[str, str]) -> str:

@@ -38,14 +38,14 @@ def says_engine(line: str) -> bool:
 
 def counted(top: Path = TOP) -> dict[str, int]:
     """Such lines by the file's path below ``top``; files without one are left out."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for path in sorted((top / "plugins").rglob("*")):
         name = str(path.relative_to(top))
         if path.suffix in (".py", ".yml") and not ADAPTER.search(f"/{name}"):
             number = sum(map(says_engine, path.read_text(encoding="utf-8").splitlines()))
             if number:
-                found[name] = number
-    return found
+                counts[name] = number
+    return counts
 
 
 def held(path: Path = HELD) -> dict[str, int]:

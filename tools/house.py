@@ -134,40 +134,40 @@ def _imported(name: str, path: Path) -> Iterator[str]:
 
 def problems(house: House) -> list[str]:
     """Every rule that is broken, a line each."""
-    found: list[str] = []
+    broken: list[str] = []
     for name, imported in sorted(house.imports.items()):
         kind = name.partition(".")[0]
         for other in sorted(imported):
             if other.partition(".")[0] not in ALLOWED.get(kind, set()):
-                found.append(f"{name} imports {other}: {kind} must not read {other.partition('.')[0]}")
+                broken.append(f"{name} imports {other}: {kind} must not read {other.partition('.')[0]}")
     try:
         TopologicalSorter(house.arrows()).prepare()
     except CycleError as error:
-        found.append("packages import each other in a circle: " + " -> ".join(reversed(error.args[1])))
-    found += _without_limit(house)
-    found += _starters(house)
-    found += _shared_names(house)
-    found += _no_names(house)
-    found += _untested_doors(house)
+        broken.append("packages import each other in a circle: " + " -> ".join(reversed(error.args[1])))
+    broken += _without_limit(house)
+    broken += _starters(house)
+    broken += _shared_names(house)
+    broken += _no_names(house)
+    broken += _untested_doors(house)
     used = house.reachable(name for name in house.files if name.startswith("modules."))
     used |= house.reachable(name for name in house.files if name.startswith("module_utils._onhost."))
     for name in sorted(house.files):
         if name.startswith("module_utils.") and name not in used:
-            found.append(f"{name} is reached from no module and not installed on hosts: it belongs to plugin_utils")
+            broken.append(f"{name} is reached from no module and not installed on hosts: it belongs to plugin_utils")
         lines = len(house.files[name].read_text(encoding="utf-8").splitlines())
         if lines > FILE_LIMIT:
-            found.append(f"{name} has {lines} lines, more than {FILE_LIMIT}")
+            broken.append(f"{name} has {lines} lines, more than {FILE_LIMIT}")
         test = test_file(name)
         if lines >= TESTED_FROM and test and not (house.top / test).exists():
-            found.append(f"{name} has no tests: write them in {test}")
+            broken.append(f"{name} has no tests: write them in {test}")
     long = {name: length for length, name in functions(house) if length > FUNCTION_LIMIT}
-    found += [
+    broken += [
         f"{name} has {length} lines, more than {FUNCTION_LIMIT}: split it, or say in LONG_FUNCTIONS why not"
         for name, length in long.items()
         if name not in LONG_FUNCTIONS
     ]
-    found += [f"{name} is in LONG_FUNCTIONS and is no long function" for name in LONG_FUNCTIONS if name not in long]
-    return found
+    broken += [f"{name} is in LONG_FUNCTIONS and is no long function" for name in LONG_FUNCTIONS if name not in long]
+    return broken
 
 
 def _shared_names(house: House) -> list[str]:
@@ -186,7 +186,7 @@ def _shared_names(house: House) -> list[str]:
 
 def _no_names(house: House) -> list[str]:
     """Names in code for which the glossary has another word."""
-    found = []
+    broken = []
     for name, path in sorted(house.files.items()):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             match node:
@@ -197,13 +197,13 @@ def _no_names(house: House) -> list[str]:
                 case _:
                     continue
             if instead := NO_NAMES.get(word.strip("_").lower()):
-                found.append(f"{name} line {node.lineno}: {word} is no name: the glossary says {instead}")
-    return found
+                broken.append(f"{name} line {node.lineno}: {word} is no name: the glossary says {instead}")
+    return broken
 
 
 def _untested_doors(house: House) -> list[str]:
     """Modules and actions with code of their own that have no unit file, and that no test of their kind imports."""
-    found = []
+    broken = []
     for name, path in sorted(house.files.items()):
         kind, _dot, stem = name.partition(".")
         parts = ast.parse(path.read_text(encoding="utf-8")).body if kind in CODE_FROM else []
@@ -217,13 +217,13 @@ def _untested_doors(house: House) -> list[str]:
             test.stem.startswith(f"test_{stem}") or imported.search(test.read_text(encoding="utf-8"))
             for test in folder.glob("test_*.py")
         ):
-            found.append(f"{name} has {lines} lines of code and no unit tests: write {folder}/test_{stem}.py")
-    return found
+            broken.append(f"{name} has {lines} lines of code and no unit tests: write {folder}/test_{stem}.py")
+    return broken
 
 
 def _without_limit(house: House) -> list[str]:
     """Commands whose time limit is none: after it, subprocess waits without one for what may hang in the kernel."""
-    found = []
+    broken = []
     for name, path in sorted(house.files.items()):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Call):
@@ -231,18 +231,18 @@ def _without_limit(house: House) -> list[str]:
             called = ast.unparse(node.func).rpartition("subprocess.")[2]
             limited = "timeout" in {word.arg for word in node.keywords}
             if called.endswith(".communicate") and not limited:
-                found.append(f"{name} line {node.lineno}: {called} waits without a limit: give it a timeout")
+                broken.append(f"{name} line {node.lineno}: {called} waits without a limit: give it a timeout")
             if limited and called in ("run", "call", "check_call", "check_output"):
-                found.append(
+                broken.append(
                     f"{name} line {node.lineno}: the timeout of subprocess.{called} does not limit what hangs in the "
                     "kernel: use run_limited of module_utils._lib.command"
                 )
-    return found
+    return broken
 
 
 def _starters(house: House) -> list[str]:
     """Files that start programs by themselves: one runner has limits, ends and outputs right."""
-    found = []
+    starters = []
     starting = set()
     for name, path in sorted(house.files.items()):
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -259,12 +259,12 @@ def _starters(house: House) -> list[str]:
             if STARTS.fullmatch(imported.get(called, called)):
                 starting.add(name)
                 if name not in STARTERS:
-                    found.append(
+                    starters.append(
                         f"{name} line {node.lineno}: {called} starts a program: let run_limited or run_alone of "
                         "module_utils._lib.command do it, or say in STARTERS why not"
                     )
     idle = [name for name in STARTERS if name in house.files and name not in starting]
-    return [*found, *(f"{name} is in STARTERS and starts no program" for name in idle)]
+    return [*starters, *(f"{name} is in STARTERS and starts no program" for name in idle)]
 
 
 def test_file(name: str) -> str:
@@ -277,13 +277,13 @@ def test_file(name: str) -> str:
 
 def functions(house: House) -> list[tuple[int, str]]:
     """Length and name of every function, longest first."""
-    found = [
+    by_length = [
         (node.end_lineno - node.lineno + 1, f"{name}.{node.name}")
         for name, path in house.files.items()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno
     ]
-    return sorted(found, reverse=True)
+    return sorted(by_length, reverse=True)
 
 
 def show(house: House) -> list[str]:

@@ -121,7 +121,7 @@ def tell(files: dict[str, str]) -> dict[str, dict[str, Any]]:
     tokenizer = mock.MagicMock()
     tokenizer.get_vocab.return_value = vocabulary
     tokenizer.vocab = vocabulary
-    found: dict[str, dict[str, Any]] = {}
+    parsers: dict[str, dict[str, Any]] = {}
     for name in PARSERS:
         parser = next(
             getattr(importlib.import_module(module), cls)(tokenizer)
@@ -129,11 +129,11 @@ def tell(files: dict[str, str]) -> dict[str, dict[str, Any]]:
             if f"{module.replace('.', '/')}.py" in files
         )
         extract = getattr(parser, "extract_reasoning", None) or parser.extract_reasoning_content
-        found[name] = {}
+        parsers[name] = {}
         for words, answer in ANSWERS.items():
             reasoning, content = extract(answer, mock.MagicMock())
-            found[name][words] = {"reasoning": reasoning, "content": content}
-    return found
+            parsers[name][words] = {"reasoning": reasoning, "content": content}
+    return parsers
 
 
 def main(argv: Sequence[str]) -> int:

@@ -48,12 +48,12 @@ class Line:
 
 def record(argv: Sequence[str]) -> tuple[int, list[tuple[float, str]]]:
     """Run a command on a terminal; its exit status, and what it wrote at which second."""
-    began, found = time.monotonic(), list[tuple[float, str]]()
+    began, screens = time.monotonic(), list[tuple[float, str]]()
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
 
     def read(source: int) -> bytes:
         data = os.read(source, 65536)
-        found.append((round(time.monotonic() - began, 3), decode(data)))
+        screens.append((round(time.monotonic() - began, 3), decode(data)))
         return data
 
     # a make in a make says into which folder it goes
@@ -61,7 +61,7 @@ def record(argv: Sequence[str]) -> tuple[int, list[tuple[float, str]]]:
     os.environ.pop("MAKEFLAGS", None)
     os.environ.update(COLUMNS=str(COLUMNS), LINES=str(ROWS), TERM="xterm-256color")
     status = pty.spawn(list(argv), read)
-    return os.waitstatus_to_exitcode(status), found
+    return os.waitstatus_to_exitcode(status), screens
 
 
 def write_cast(path: Path, events: Sequence[tuple[float, str]]) -> None:

@@ -25,16 +25,16 @@ RELEASE = TOP / ".lab" / "release"
 def problems(tag: str, top: Path = TOP) -> list[str]:
     """Why the checkout cannot be released as ``tag``."""
     version = _yaml(top / "galaxy.yml")["version"]
-    found = []
+    reasons = []
     if tag != f"v{version}":
-        found.append(
+        reasons.append(
             f"the tag is {tag}, but galaxy.yml has the version {version}; the tag of that version is v{version}"
         )
     if version not in _yaml(top / "changelogs" / "changelog.yaml")["releases"]:
-        found.append(f"the changelog has no version {version}; run tools/changelog.sh {version}")
+        reasons.append(f"the changelog has no version {version}; run tools/changelog.sh {version}")
     if waiting := sorted(path.name for path in (top / "changelogs" / "fragments").glob("*.y*ml")):
-        found.append(f"changes were not released: {', '.join(waiting)}; run tools/changelog.sh {version}")
-    return found
+        reasons.append(f"changes were not released: {', '.join(waiting)}; run tools/changelog.sh {version}")
+    return reasons
 
 
 def notes(changelog: str, version: str) -> str:
@@ -66,13 +66,13 @@ def build(dest: Path) -> Path:
 
 def folders(archive: bytes) -> dict[str, int]:
     """By name at the top of a built collection, how many files it holds."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         for member in files:
             if member.isfile():
                 name = member.name.split("/")[0]
-                found[name] = found.get(name, 0) + 1
-    return dict(sorted(found.items()))
+                counts[name] = counts.get(name, 0) + 1
+    return dict(sorted(counts.items()))
 
 
 def _yaml(path: Path) -> Any:

@@ -156,14 +156,14 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 def processes() -> dict[int, int]:
     """The parent of each process that has not ended, reaped or not."""
-    found = {}
+    running = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             # the name in front of this may have anything in it
             state, parent = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[:2]
             if state != "Z":
-                found[int(path.parent.name)] = int(parent)
-    return found
+                running[int(path.parent.name)] = int(parent)
+    return running
 
 
 def descendants(pid: int) -> list[int]:

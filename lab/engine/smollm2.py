@@ -159,18 +159,18 @@ def _weights(gguf: Gguf) -> dict[str, Callable[[], numpy.ndarray]]:
         "attn_q": gguf.fields["llama.attention.head_count"],
         "attn_k": gguf.fields["llama.attention.head_count_kv"],
     }
-    found: dict[str, Callable[[], numpy.ndarray]] = {}
+    weights: dict[str, Callable[[], numpy.ndarray]] = {}
     for name in gguf.tensors:
         if name in _NAMES:
-            found[_NAMES[name]] = lambda name=name: values(gguf, name)  # type: ignore[misc]
+            weights[_NAMES[name]] = lambda name=name: values(gguf, name)  # type: ignore[misc]
             continue
         _block, layer, part, _weight = name.split(".")
         to = f"model.layers.{layer}.{_LAYER_NAMES[part]}.weight"
         if part in heads:
-            found[to] = lambda name=name, count=heads[part]: _unpaired(values(gguf, name), count)  # type: ignore[misc]
+            weights[to] = lambda name=name, count=heads[part]: _unpaired(values(gguf, name), count)  # type: ignore[misc]
         else:
-            found[to] = lambda name=name: values(gguf, name)  # type: ignore[misc]
-    return found
+            weights[to] = lambda name=name: values(gguf, name)  # type: ignore[misc]
+    return weights
 
 
 def write_safetensors(path: str, weights: dict[str, Callable[[], numpy.ndarray]], shapes: dict[str, list[int]]) -> str:

@@ -42,16 +42,16 @@ def inventory(folder: Path, topology: str, hosts: tuple[str, ...] = HOSTS, thors
 
 def traces(tag: str) -> list[str]:
     """Everything on this machine that carries the lab's tag."""
-    found = os.listdir("/run/netns") if os.path.isdir("/run/netns") else []
-    found += os.listdir("/sys/class/net")
-    found += [
+    left = os.listdir("/run/netns") if os.path.isdir("/run/netns") else []
+    left += os.listdir("/sys/class/net")
+    left += [
         name
         for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
         if os.path.isdir(root)
         for name in os.listdir(root)
     ]
-    found += os.listdir("/run/sparklab") if os.path.isdir("/run/sparklab") else []
-    return [name for name in found if tag in name]
+    left += os.listdir("/run/sparklab") if os.path.isdir("/run/sparklab") else []
+    return [name for name in left if tag in name]
 
 
 @pytest.fixture(scope="module")

@@ -55,15 +55,15 @@ def read_safetensors(path: Path) -> dict[str, tuple[list[int], array.array]]:
     header = json.loads(data[8 : 8 + length])
     assert header.pop("__metadata__") == {"format": "pt"}
     body = memoryview(data)[8 + length :]
-    found = {}
+    tensors = {}
     for name, entry in header.items():
         assert entry["dtype"] == "F32"
         start, end = entry["data_offsets"]
         values = array.array("f")
         values.frombytes(body[start:end])
-        found[name] = (entry["shape"], values)
+        tensors[name] = (entry["shape"], values)
     assert max(entry["data_offsets"][1] for entry in header.values()) == len(body)
-    return found
+    return tensors
 
 
 def test_model_is_float32_and_of_the_declared_shapes(model: Path) -> None:

@@ -93,13 +93,13 @@ def bfloat16_file(path: Path) -> dict[str, numpy.ndarray]:
     (length,) = struct.unpack_from("<Q", data)
     header = json.loads(data[8 : 8 + length])
     assert header.pop("__metadata__") == {"format": "pt"}
-    found = {}
+    tensors = {}
     for name, entry in header.items():
         assert entry["dtype"] == "BF16"
         begin, end = (8 + length + offset for offset in entry["data_offsets"])
         bits = numpy.frombuffer(data[begin:end], "<u2").astype("<u4") << 16
-        found[name] = bits.view("<f4").reshape(entry["shape"])
-    return found
+        tensors[name] = bits.view("<f4").reshape(entry["shape"])
+    return tensors
 
 
 def test_a_folder_that_vllm_loads(wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

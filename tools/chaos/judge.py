@@ -85,7 +85,7 @@ def spells(pulses: Sequence[Request]) -> Iterator[tuple[bool, float, float, str]
 
 def untrue(history: History) -> list[str]:
     """Where the state said otherwise than the clients saw, and for how long."""
-    found = []
+    lies = []
     ends = [moment for moment, _state, _line in history.states[1:]] + [history.ended]
     for answered, since, until, error in spells(history.pulses):
         for (begun, state, line), end in zip(history.states, ends, strict=True):
@@ -93,8 +93,8 @@ def untrue(history: History) -> list[str]:
             if (state == "serving") is answered or high - low <= FRESH or _blind(history, low, high):
                 continue
             saw = "completions came through" if answered else f"clients got {error[:60]}"
-            found.append(f"at {low:.0f} s: the state said {line!r} for {high - low:.0f} s while {saw}")
-    return found
+            lies.append(f"at {low:.0f} s: the state said {line!r} for {high - low:.0f} s while {saw}")
+    return lies
 
 
 def _blind(history: History, low: float, high: float) -> bool:
@@ -114,14 +114,14 @@ def wrong(history: History) -> list[str]:
 
 
 def hanging(history: History, deadline: float) -> list[str]:
-    found = []
+    requests = []
     for one in _all(history):
         end = history.ended if one.ended is None else one.ended
         if end - one.begun > deadline:
-            found.append(
+            requests.append(
                 f"a request of {one.begun:.0f} s was open for {end - one.begun:.0f} s, allowed {deadline:.0f} s"
             )
-    return found
+    return requests
 
 
 def _all(history: History) -> list[Request]:
@@ -129,18 +129,18 @@ def _all(history: History) -> list[Request]:
 
 
 def unhealed(history: History, limit: float) -> list[str]:
-    found = list(history.troubles)
+    troubles = list(history.troubles)
     for each in history.rounds:
         where = f"round {each.number}"
-        found += [f"{where}: {trouble}" for trouble in each.troubles]
+        troubles += [f"{where}: {trouble}" for trouble in each.troubles]
         if each.healed is None and history.cut and (not each.whole or history.ended - each.whole <= limit):
             continue
         if each.healed is None:
-            found.append(f"{where}: did not serve again ({'; '.join(each.what)})")
+            troubles.append(f"{where}: did not serve again ({'; '.join(each.what)})")
         elif each.healed - each.whole > limit:
             took = each.healed - each.whole
-            found.append(f"{where}: served again {took:.0f} s after the world was whole, allowed {limit:.0f} s")
-    return found
+            troubles.append(f"{where}: served again {took:.0f} s after the world was whole, allowed {limit:.0f} s")
+    return troubles
 
 
 def last_play(history: History) -> list[str]:

@@ -108,33 +108,33 @@ def again_limit(row: Row, runs: Sequence[Run]) -> float | None:
 
 def misses(row: Row, runs: Sequence[Run]) -> list[str]:
     """What of the row does not hold; empty = all of it does."""
-    found = [trouble for run in runs for trouble in run.troubles]
+    missed = [trouble for run in runs for trouble in run.troubles]
     if not runs:
-        return [*found, "never run"]
+        return [*missed, "never run"]
     if row.noticed is not None:
         noticed = middle(run.noticed for run in runs)
         unseen = sum(run.noticed is None for run in runs)
         if unseen:
-            found.append(f"not noticed in {unseen} of {len(runs)} runs")
+            missed.append(f"not noticed in {unseen} of {len(runs)} runs")
         elif noticed is not None and noticed > row.noticed:
-            found.append(f"noticed after {noticed:.1f} s, allowed {row.noticed:g} s")
+            missed.append(f"noticed after {noticed:.1f} s, allowed {row.noticed:g} s")
     if row.again is None:
         failed = sum(run.failed for run in runs)
         if failed:
-            found.append(f"{failed} requests failed, none may")
+            missed.append(f"{failed} requests failed, none may")
     else:
         limit = again_limit(row, runs)
         again = middle(run.again for run in runs)
         lost = sum(run.again is None for run in runs)
         if limit is None:
-            found.append("no clean start was measured in the same run")
+            missed.append("no clean start was measured in the same run")
         elif lost:
-            found.append(f"not serving again in {lost} of {len(runs)} runs")
+            missed.append(f"not serving again in {lost} of {len(runs)} runs")
         elif again is not None and again > limit:
-            found.append(f"serving again after {again:.1f} s, allowed {limit:.1f} s")
+            missed.append(f"serving again after {again:.1f} s, allowed {limit:.1f} s")
     if row.clients:
-        found += _client_misses(runs)
-    return found
+        missed += _client_misses(runs)
+    return missed
 
 
 def _client_misses(runs: Sequence[Run]) -> list[str]:

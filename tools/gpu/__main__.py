@@ -230,29 +230,29 @@ def slow(run: Run) -> dict[str, Any]:
     stepped = steps.install(site, **run.declared()["vllm_serve_args"])
     outcome = run.must("site.yml", "slow", **stepped, vllm_serve_watchdog_step_patience=int(3 * seconds),
                        vllm_serve_watchdog_wedge_bound=60)  # fmt: skip
-    found: dict[str, Any] = {"step": seconds, "site_seconds": round(outcome.seconds, 1)}
+    result: dict[str, Any] = {"step": seconds, "site_seconds": round(outcome.seconds, 1)}
     with Watch(site.leader) as watch:
         wait(lambda: watch.state == "serving", 120, "serving")
         restarts = dict(watch.newest["restarts"])
         steps.set_step(site, f"{seconds:g}")
         begun = time.monotonic()
         try:
-            found["answer"] = site.endpoint.complete(2, stream=False, timeout=900, prompt=steps.PROMPT)
+            result["answer"] = site.endpoint.complete(2, stream=False, timeout=900, prompt=steps.PROMPT)
         finally:
             steps.end_steps(site)
-        found["answered"] = round(time.monotonic() - begun, 1)
-        found["restarts"] = dict(watch.newest["restarts"]) != restarts
-        run.keep("slow-part", found)
+        result["answered"] = round(time.monotonic() - begun, 1)
+        result["restarts"] = dict(watch.newest["restarts"]) != restarts
+        run.keep("slow-part", result)
         client = threading.Thread(target=lambda: site.endpoint.complete(3000, stream=False, timeout=600), daemon=True)
         client.start()
         time.sleep(3)
         site.signal(site.worker, site.process(site.worker, RAY, "ray::RayWorker"), "STOP")
         stopped = time.monotonic()
         wait(lambda: watch.state != "serving", 240, "the stopped rank to be noticed")
-        found["noticed"] = round(time.monotonic() - stopped, 1)
+        result["noticed"] = round(time.monotonic() - stopped, 1)
         wait(lambda: watch.state == "serving", 400, "serving again")
-        found["again"] = round(time.monotonic() - stopped, 1)
-    return found
+        result["again"] = round(time.monotonic() - stopped, 1)
+    return result
 
 
 def fault(run: Run) -> dict[str, Any]:

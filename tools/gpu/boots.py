@@ -110,13 +110,13 @@ def power_on(site: Site, log: Path | None = None) -> dict[str, Any]:
     begun, on = time.monotonic(), time.time()
     site.lab.boot()
     site.lab.wait()
-    found: dict[str, Any] = {"ssh": round(time.monotonic() - begun, 1)}
+    times: dict[str, Any] = {"ssh": round(time.monotonic() - begun, 1)}
     wait(lambda: endpoint.complete(1, stream=False, timeout=30) == "", PATIENCE, "a completion after power-on", 0.2)
-    found["answer"] = round(time.monotonic() - begun, 1)
+    times["answer"] = round(time.monotonic() - begun, 1)
     text = journal(site)
     if log is not None:
         log.write_text(text, encoding="utf-8")
-    return {**found, "start": start.steps(text, on)}
+    return {**times, "start": start.steps(text, on)}
 
 
 def measure(
@@ -146,16 +146,16 @@ def rows(runs: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[tuple[Any, 
     """The medians of each step by variant, with each run's whole; head and rows."""
     names = [name for name in VARIANTS if any(run["variant"] == name for run in runs)]
     of = {name: [run for run in runs if run["variant"] == name] for name in names}
-    found: list[tuple[Any, ...]] = []
+    times: list[tuple[Any, ...]] = []
     for step in (start.BOOT, *(step for step, _words in start.STEPS)):
         cells = []
         for name in names:
             seconds = [dict(run["start"])[step] for run in of[name] if step in dict(run["start"])]
             cells.append(f"{statistics.median(seconds):.1f}" if seconds else "–")
         if any(cell != "–" for cell in cells):
-            found.append((step, *cells))
-    found.append(("first answer", *(", ".join(f"{run['answer']:g}" for run in of[name]) for name in names)))
-    return ["step", *(f"{VARIANTS[name].title}, s" for name in names)], found
+            times.append((step, *cells))
+    times.append(("first answer", *(", ".join(f"{run['answer']:g}" for run in of[name]) for name in names)))
+    return ["step", *(f"{VARIANTS[name].title}, s" for name in names)], times
 
 
 def main() -> None:

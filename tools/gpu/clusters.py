@@ -49,8 +49,8 @@ class Cluster:
         given = yaml.safe_load((BASE / "group_vars" / "cluster.yml").read_text(encoding="utf-8"))
         # the inventory lies elsewhere, what it names does not
         text = yaml.safe_dump(given).replace("{{ inventory_dir }}/../..", str(TOP))
-        found: dict[str, Any] = yaml.safe_load(text)
-        found.update(
+        values: dict[str, Any] = yaml.safe_load(text)
+        values.update(
             lab_name=name,
             lab_subnet=f"10.78.{number}.0/24",
             lab_gpu=list(self.gpus),
@@ -60,12 +60,12 @@ class Cluster:
             **THIN,
         )
         # many engines compile at the same time
-        found["engine_extra_env"] = {**found["engine_extra_env"], "TORCHINDUCTOR_COMPILE_THREADS": "4"}
-        found["vllm_serve_args"] = {**found["vllm_serve_args"], **SHARE, **self.args}
-        found.update(self.more)
+        values["engine_extra_env"] = {**values["engine_extra_env"], "TORCHINDUCTOR_COMPILE_THREADS": "4"}
+        values["vllm_serve_args"] = {**values["vllm_serve_args"], **SHARE, **self.args}
+        values.update(self.more)
         if self.groups:
-            found["serving_groups"] = list(self.groups)
-        return found
+            values["serving_groups"] = list(self.groups)
+        return values
 
     def write(self, name: str, number: int, folder: Path = FOLDER) -> Path:
         """Its inventory; hosts are called as the cluster, so that logs tell them apart."""

@@ -42,17 +42,17 @@ def tensors(shape: dict[str, object]) -> list[tuple[str, tuple[int, ...]]]:
         ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
          "head_dim", "vocab_size")
     )  # fmt: skip
-    found: list[tuple[str, tuple[int, ...]]] = [("model.embed_tokens.weight", (vocabulary, hidden))]
+    shapes: list[tuple[str, tuple[int, ...]]] = [("model.embed_tokens.weight", (vocabulary, hidden))]
     for layer in range(layers):
         prefix = f"model.layers.{layer}."
-        found += [(f"{prefix}{name}.weight", (hidden,)) for name in ("input_layernorm", "post_attention_layernorm")]
-        found += [(f"{prefix}self_attn.{name}_norm.weight", (size,)) for name in "qk"]
-        found.append((f"{prefix}self_attn.q_proj.weight", (heads * size, hidden)))
-        found += [(f"{prefix}self_attn.{name}_proj.weight", (kv * size, hidden)) for name in "kv"]
-        found.append((f"{prefix}self_attn.o_proj.weight", (hidden, heads * size)))
-        found += [(f"{prefix}mlp.{name}_proj.weight", (inter, hidden)) for name in ("gate", "up")]
-        found.append((f"{prefix}mlp.down_proj.weight", (hidden, inter)))
-    return [*found, ("model.norm.weight", (hidden,)), ("lm_head.weight", (vocabulary, hidden))]
+        shapes += [(f"{prefix}{name}.weight", (hidden,)) for name in ("input_layernorm", "post_attention_layernorm")]
+        shapes += [(f"{prefix}self_attn.{name}_norm.weight", (size,)) for name in "qk"]
+        shapes.append((f"{prefix}self_attn.q_proj.weight", (heads * size, hidden)))
+        shapes += [(f"{prefix}self_attn.{name}_proj.weight", (kv * size, hidden)) for name in "kv"]
+        shapes.append((f"{prefix}self_attn.o_proj.weight", (hidden, heads * size)))
+        shapes += [(f"{prefix}mlp.{name}_proj.weight", (inter, hidden)) for name in ("gate", "up")]
+        shapes.append((f"{prefix}mlp.down_proj.weight", (hidden, inter)))
+    return [*shapes, ("model.norm.weight", (hidden,)), ("lm_head.weight", (vocabulary, hidden))]
 
 
 def successor(token: int, vocabulary: int) -> int:

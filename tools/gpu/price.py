@@ -49,7 +49,7 @@ def spread(values: Sequence[float]) -> list[float]:
 
 def summary(rows: Sequence[Mapping[str, Any]], ours: str, bare: str) -> list[dict[str, Any]]:
     """By number of streams: medians of both ways, of the pairs' ratio, and of the added time to the first token."""
-    found = []
+    lines = []
     for count in sorted({int(row["streams"]) for row in rows}):
         of = {
             way: {int(row["round"]): row for row in rows if row["streams"] == count and row["way"] == way}
@@ -65,7 +65,7 @@ def summary(rows: Sequence[Mapping[str, Any]], ours: str, bare: str) -> list[dic
         ratios = [of[ours][n]["tokens_per_second"] / of[bare][n]["tokens_per_second"] for n in both]
         added = [of[ours][n]["ttft_p50_ms"] - of[bare][n]["ttft_p50_ms"] for n in both]
         slowest = [of[ours][n]["ttft_p99_ms"] - of[bare][n]["ttft_p99_ms"] for n in both]
-        found.append(
+        lines.append(
             {
                 "streams": count,
                 "pairs": len(both),
@@ -82,4 +82,4 @@ def summary(rows: Sequence[Mapping[str, Any]], ours: str, bare: str) -> list[dic
                 "failed": sum(row["failed"] for rows_of in of.values() for row in rows_of.values()),
             }
         )
-    return found
+    return lines

@@ -43,7 +43,7 @@ def steps(journal: str, on: float | None = None) -> list[tuple[str, float]]:
 
     ``on``: when the hosts got their power, for a journal in ``-o short-unix``.
     """
-    found: list[tuple[str, float]] = []
+    stages: list[tuple[str, float]] = []
     last, place = None, 0
     for line in journal.splitlines():
         now = moment(line)
@@ -52,13 +52,13 @@ def steps(journal: str, on: float | None = None) -> list[tuple[str, float]]:
         if last is None:
             last = now if BEGIN in line else None
             if last is not None and on is not None:
-                found.append((BOOT, round(last - on, 1)))
+                stages.append((BOOT, round(last - on, 1)))
             continue
         for number in range(place, len(STEPS)):
             if re.search(STEPS[number][1], line):
-                found.append((STEPS[number][0], round(now - last, 1)))
+                stages.append((STEPS[number][0], round(now - last, 1)))
                 last, place = now, number + 1
                 break
         if place == len(STEPS):
             break
-    return found
+    return stages

@@ -24,13 +24,13 @@ SHARED: Mapping[str, tuple[str, ...]] = {
 
 def read(folder: Path, stages: Iterable[str]) -> dict[str, dict[str, Any]]:
     """What was found by stage, in a folder of results or in those of its clusters."""
-    found = {}
+    results = {}
     for stage in stages:
         for place in (folder, *(folder / name for name in SHARED.get(stage, ()))):
             path = place / f"{stage}.json"
-            if stage not in found and path.exists():
-                found[stage] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+            if stage not in results and path.exists():
+                results[stage] = json.loads(path.read_text(encoding="utf-8"))
+    return results
 
 
 def _rows(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:

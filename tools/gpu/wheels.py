@@ -42,28 +42,28 @@ def canonical(name: str) -> str:
 
 def needs(lines: Iterable[str], extra: str = "") -> list[tuple[str, str]]:
     """What ``Requires-Dist`` asks for under an extra: (canonical name, extra of that), each once for no extra too."""
-    found = []
+    requirements = []
     for line in lines:
         try:
             requirement = Requirement(line)
         except InvalidRequirement:
             continue
         if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
-            found += [(canonical(requirement.name), more) for more in ("", *sorted(requirement.extras))]
-    return found
+            requirements += [(canonical(requirement.name), more) for more in ("", *sorted(requirement.extras))]
+    return requirements
 
 
 def carried(folder: str) -> dict[str, tuple[str, list[str]]]:
     """Name → version and lines of requirements of every wheel in a folder."""
-    found = {}
+    wheels = {}
     for file in sorted(os.listdir(folder)):
         if not file.endswith(".whl"):
             continue
         with zipfile.ZipFile(os.path.join(folder, file)) as archive:
             member = next(name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name))
             metadata = HeaderParser().parsestr(archive.read(member).decode("utf-8", "replace"))
-        found[canonical(metadata["Name"])] = (metadata["Version"], metadata.get_all("Requires-Dist") or [])
-    return found
+        wheels[canonical(metadata["Name"])] = (metadata["Version"], metadata.get_all("Requires-Dist") or [])
+    return wheels
 
 
 def installed() -> dict[str, importlib.metadata.Distribution]:
@@ -180,7 +180,7 @@ def pack_tree(tree: str, folder: str) -> str:
 
 def hashes(folder: str) -> dict[tuple[str, str], list[str]]:
     """SHA-256 of the wheels of a folder, by canonical name and version."""
-    found: dict[tuple[str, str], list[str]] = {}
+    digests: dict[tuple[str, str], list[str]] = {}
     for file in sorted(os.listdir(folder)):
         if file.endswith(".whl"):
             name, version = file.split("-")[:2]
@@ -188,8 +188,8 @@ def hashes(folder: str) -> dict[tuple[str, str], list[str]]:
             with open(os.path.join(folder, file), "rb") as stream:
                 while block := stream.read(1 << 20):
                     digest.update(block)
-            found.setdefault((canonical(name), version), []).append(digest.hexdigest())
-    return found
+            digests.setdefault((canonical(name), version), []).append(digest.hexdigest())
+    return digests
 
 
 def lock_text(

@@ -65,7 +65,7 @@ def _without_quantization(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def cases(names: list[str]) -> list[dict[str, Any]]:
-    found = []
+    configs = []
     for path in sorted(MODELS.glob("*.json")):
         if names and path.stem not in names:
             continue
@@ -74,15 +74,15 @@ def cases(names: list[str]) -> list[dict[str, Any]]:
         length = min(LENGTH, max_context(config) or LENGTH)
         for tensor, pipeline in SPLITS:
             case_id = f"{path.stem} tp{tensor} pp{pipeline}"
-            found.append(
+            configs.append(
                 {"id": case_id, "config": config, "tp": tensor, "pp": pipeline, "length": length, "batched": BATCHED}
             )
             if text.get("dtype") == "float32":
                 # as its recipe asks; by itself vLLM makes bfloat16 of it
-                found[-1]["engine"] = {"dtype": "float32"}
-        one = next(case for case in found if case["id"] == f"{path.stem} tp1 pp1")
-        found += [{**one, "id": f"{one['id']} {what}", **more} for name, what, more in VARIANTS if name == path.stem]
-    return found
+                configs[-1]["engine"] = {"dtype": "float32"}
+        one = next(case for case in configs if case["id"] == f"{path.stem} tp1 pp1")
+        configs += [{**one, "id": f"{one['id']} {what}", **more} for name, what, more in VARIANTS if name == path.stem]
+    return configs
 
 
 def ask(wanted: list[dict[str, Any]]) -> dict[str, Any]:

@@ -397,13 +397,13 @@ def answer(case: dict[str, Any]) -> dict[str, Any]:
             )
             merged = {name: spec for stage in specs for name, spec in stage.items()}
             groups = kv_cache_utils.get_kv_cache_groups(configuration, merged)
-            found = []
+            answers = []
             blocks = []
             for specification, weights, _layouts in stages:
                 mine = kv_cache_utils._project_kv_cache_groups_to_worker(groups, specification)
                 planned = kv_cache_utils.get_kv_cache_config_from_groups(configuration, mine, AVAILABLE)
                 blocks.append(planned.num_blocks)
-                found.append(
+                answers.append(
                     {
                         **_by_kind(specification, case["length"]),
                         "request": kv_cache_utils._max_memory_usage_bytes_from_groups(configuration, mine),
@@ -415,7 +415,7 @@ def answer(case: dict[str, Any]) -> dict[str, Any]:
             concurrency = kv_cache_utils.get_kv_cache_capacity(configuration, planned)[1] if groups else math.inf
     cache = configuration.cache_config
     return {
-        "stages": found,
+        "stages": answers,
         "concurrency": concurrency,
         "block": cache.block_size,
         "dtype": cache.cache_dtype,

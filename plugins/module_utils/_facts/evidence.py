@@ -439,7 +439,7 @@ class Collector:
 
     def _ray_files(self) -> list[dict[str, str]]:
         """Ray's own files of the session that runs, or ran last: raylet and worker output."""
-        found = []
+        texts = []
         fresh = self._clock() - 7200
         for base in ("/var/lib/sparkthor/ray/t", "/tmp/ray"):
             logs = f"{base}/{self._session(base)}/logs"
@@ -453,8 +453,8 @@ class Collector:
                     dated.append((state.st_mtime, name))
             for _when, name in sorted(dated)[-8:]:
                 shown = f"{base}/session_latest/logs/{name}"
-                found.append({"name": shown, "text": self.tail(f"{logs}/{name}")})
-        return found
+                texts.append({"name": shown, "text": self.tail(f"{logs}/{name}")})
+        return texts
 
     def _session(self, base: str) -> str:
         """The folder of Ray's newest session: a link by Ray's user names it, and no folder elsewhere."""

@@ -431,14 +431,14 @@ def blocks_of(text: Mapping[str, Any], count: int, hidden: int) -> list[Block]:
     def kind(part: Mapping[str, Any]) -> str:
         return "no_op" if part.get("no_op") else "linear" if part.get("replace_with_linear") else ""
 
-    found = []
+    runs = []
     for block in blocks:
         attention, ffn = block.get("attention") or {}, block.get("ffn") or {}
         # two thirds of the multiple, rounded up to 256, as the model's own code does
         width = -(-int(2 * float(ffn.get("ffn_mult") or 0) * hidden / 3) // 256) * 256
         group = optional_int(attention, ("n_heads_in_group",), 0)
-        found.append(Block(kind(attention), 0 if kind(attention) else group, kind(ffn), 0 if kind(ffn) else width))
-    return found
+        runs.append(Block(kind(attention), 0 if kind(attention) else group, kind(ffn), 0 if kind(ffn) else width))
+    return runs
 
 
 def described(

@@ -299,7 +299,7 @@ def read_links(run: Runner, root: str = "/", sources: Iterable[str] = SOURCES) -
     answered = ""
     for source in sources:
         try:
-            found = _ask(source, run, sysfs)
+            states = _ask(source, run, sysfs)
         except RdmaError as error:
             warnings.append(str(error))
             continue
@@ -308,8 +308,8 @@ def read_links(run: Runner, root: str = "/", sources: Iterable[str] = SOURCES) -
                 warnings.append(str(reason))
             continue
         answered = answered or source
-        if found:
-            links = sorted((sysfs.enrich(link) for link in found), key=lambda link: (link["device"], link["port"]))
+        if states:
+            links = sorted((sysfs.enrich(link) for link in states), key=lambda link: (link["device"], link["port"]))
             return {"links": links, "source": source, "warnings": warnings}
     return {"links": [], "source": answered, "warnings": warnings}
 

@@ -186,7 +186,7 @@ def models_of(
     What lies behind a URL is not counted. ``caches`` are the bytes of each model in the hub caches of hosts; ``how``
     says who fetches (``model_store_fetch``). The hosts' room is asked for by whoever knows them. Raises HubError.
     """
-    found = Models({}, [])
+    of_card = Models({}, [])
     for model in models.with_recorded(list(given), record):
         name, source = models.name_of(model), str(model.get("source") or "")
         revision, pattern = str(model.get("revision") or ""), str(model.get("pattern") or "")
@@ -194,12 +194,12 @@ def models_of(
             folder = model_source.folder(source)
             folder = os.path.dirname(folder) if source.endswith(".gguf") else folder
             if model_source.is_folder(source) and os.path.isdir(folder):
-                found.sizes[name] = _bytes_of(folder, _chosen(model, folder))
+                of_card.sizes[name] = _bytes_of(folder, _chosen(model, folder))
             continue
         client = client or hub.client()
         folder_here = hub.whole(source, revision, client, pattern)
         if folder_here is not None:
-            found.sizes[name] = _bytes_of(folder_here, _chosen(model, folder_here))
+            of_card.sizes[name] = _bytes_of(folder_here, _chosen(model, folder_here))
             continue
         outline = hub_outline.outline(source, revision, False, client, pattern)
         if outline is not None and outline.untouched:
@@ -207,7 +207,7 @@ def models_of(
             small = models.chosen_files(model, outline.folder, name, outline.absent)
             large = {entry.path for entry in outline.absent}
             small = None if small is None else [path for path in small if path not in large]
-            found.sizes[name] = _bytes_of(outline.folder, small) + sum(entry.size for entry in outline.absent)
+            of_card.sizes[name] = _bytes_of(outline.folder, small) + sum(entry.size for entry in outline.absent)
             continue
         try:
             commit, files = hub.listing(client, source, revision, pattern=pattern)
@@ -216,13 +216,13 @@ def models_of(
             cache, lacking = hub.place_of(client, source, commit, files, pattern=pattern)
         except hub.HubError as error:
             raise type(error)(f"{name}: {error}") from error
-        found.sizes[name] = sum(file.size for file in files)
+        of_card.sizes[name] = sum(file.size for file in files)
         there, host = max(((known.get(source, 0), host) for host, known in (caches or {}).items()), default=(0, ""))
         # of half a model nobody knows here which half: what the controller lacks of it is fetched
         whole_there = 0 < sum(file.size for file in files if valid_sha256(file.blob)) <= there
         there_of = (host, min(there, lacking)) if whole_there and model.get("layout", "flat") == "flat" else ("", 0)
-        download = Download(name, source, found.sizes[name], lacking, cache, *there_of)
-        mine = sum(one.lacking for one in [*found.downloads, download] if not one.by_host)
+        download = Download(name, source, of_card.sizes[name], lacking, cache, *there_of)
+        mine = sum(one.lacking for one in [*of_card.downloads, download] if not one.by_host)
         problem = hub.room_problem(source, cache, mine)
         # the hub's layout is made of a whole snapshot, and of a model without large files a host knows no SHA-256
         able = model.get("layout", "flat") == "flat" and any(valid_sha256(file.blob) for file in files)
@@ -232,8 +232,8 @@ def models_of(
             download = download._replace(by_host=f"{hub.free_there(cache)} are free on the controller")
         elif problem:
             raise hub.HubError(f"{name}: {problem}" + (", or set model_store_fetch: host" if able else ""))
-        found.downloads.append(download)
-    return found
+        of_card.downloads.append(download)
+    return of_card
 
 
 def _chosen(model: Mapping[str, Any], folder: str) -> list[str] | None:

@@ -125,7 +125,7 @@ def once(machines: Iterable[Machine]) -> tuple[list[Machine], list[str]]:
     by_boot: dict[str, list[Machine]] = {}
     for machine in machines:
         by_boot.setdefault(machine.boot, []).append(machine)
-    found, notes = [], []
+    known, notes = [], []
     for same in by_boot.values():
         routes = same[0].node.get("routes") or ()
         default = next(
@@ -137,11 +137,11 @@ def once(machines: Iterable[Machine]) -> tuple[list[Machine], list[str]]:
         usable = [reply for reply in usable if not _on_fabric(reply)] or usable
         best = next((reply for reply in usable if reply.node["management"]["netdev"] == default), usable[0])
         best.given = any(reply.given for reply in same)
-        found.append(best)
+        known.append(best)
         if len(same) > 1:
             others = ", ".join(reply.address for reply in same if reply is not best)
             notes.append(f"{best.name} answers on {best.address} and on {others}: the first one is used")
-    return sorted(found, key=lambda machine: (machine.kind != "spark", machine.name, machine.address)), notes
+    return sorted(known, key=lambda machine: (machine.kind != "spark", machine.name, machine.address)), notes
 
 
 class Cables:

@@ -61,14 +61,14 @@ def _of_environment(environment: Mapping[str, Any]) -> Iterator[Need]:
 
 def _given(options: Sequence[str]) -> list[str]:
     """The words of `docker run` as ``name=value``, with or without a blank between them."""
-    found: list[str] = []
+    words: list[str] = []
     for word in options:
         text = str(word)
         if text.startswith("--"):
-            found.append(text[2:])
-        elif found and "=" not in found[-1]:
-            found[-1] += f"={text}"
-    return found
+            words.append(text[2:])
+        elif words and "=" not in words[-1]:
+            words[-1] += f"={text}"
+    return words
 
 
 def _met(need: Need, given: Sequence[str]) -> bool:

@@ -52,18 +52,18 @@ def check_topology(topology: object) -> str:
 def check_cages(cage: object, hosts: Sequence[str], topology: str = "") -> dict[str, tuple[int, ...]]:
     """The cages of every host, given for all alike or by host: one, or two in the order of the rails."""
     if isinstance(cage, Mapping):
-        found = {host: _own_cages(cage.get(host, CAGE), host) for host in hosts}
+        by_host = {host: _own_cages(cage.get(host, CAGE), host) for host in hosts}
     else:
-        found = dict.fromkeys(hosts, _own_cages(cage, ""))
-    two = [host for host, cages in found.items() if len(cages) == 2]
-    if two and len(two) < len(found):
-        one = next(host for host in found if host not in two)
+        by_host = dict.fromkeys(hosts, _own_cages(cage, ""))
+    two = [host for host, cages in by_host.items() if len(cages) == 2]
+    if two and len(two) < len(by_host):
+        one = next(host for host in by_host if host not in two)
         what = f"{first_names(two)} has two cages and {one} has one"
         raise FabricError("fabric_cages", what, "all hosts use as many", "set it for the group cluster", one)
     if two and topology in (*CHAINS, "lan"):
         fix = "remove it: a ring and a line use both cages already" if topology in CHAINS else "remove it"
-        raise FabricError("fabric_cages", list(found[two[0]]), f"a {topology} takes no choice of cages", fix)
-    return found
+        raise FabricError("fabric_cages", list(by_host[two[0]]), f"a {topology} takes no choice of cages", fix)
+    return by_host
 
 
 def _own_cages(value: object, host: str) -> tuple[int, ...]:

@@ -205,7 +205,7 @@ def listen_addresses(addresses: Sequence[object], port: object, management: str 
         addresses = ["0.0.0.0", "::"]
     if not isinstance(port, int) or isinstance(port, bool) or not 1 <= port <= 65535:
         raise FrontPlanError(f"vllm_serve_api_port: {port!r} is not a port; give a number from 1 to 65535")
-    found: list[str] = []
+    listens: list[str] = []
     for address in addresses:
         try:
             parsed = address_of(str(address))
@@ -216,11 +216,11 @@ def listen_addresses(addresses: Sequence[object], port: object, management: str 
                 f"vllm_serve_listen: {address!r} is not an IP address; give addresses of the head, 0.0.0.0 or '::'"
             ) from None
         text = f"[{parsed}]:{port}" if parsed.version == 6 else f"{parsed}:{port}"
-        if text not in found:
-            found.append(text)
-    if not found:
+        if text not in listens:
+            listens.append(text)
+    if not listens:
         raise FrontPlanError("vllm_serve_listen: the list is empty; give at least one address of the head")
-    return found
+    return listens
 
 
 def origins(given: Iterable[object]) -> list[str]:
@@ -268,7 +268,7 @@ def is_host_name(text: str) -> bool:
 
 def subject_names(names: Iterable[object]) -> str:
     """subjectAltName of a self-made certificate."""
-    found: list[str] = []
+    subjects: list[str] = []
     for name in names:
         text = str(name)
         try:
@@ -281,6 +281,6 @@ def subject_names(names: Iterable[object]) -> str:
                     f"vllm_serve_tls_names: {text!r} is neither a host name nor an IP address"
                 ) from None
             entry = f"DNS:{text}"
-        if entry not in found:
-            found.append(entry)
-    return ",".join(found)
+        if entry not in subjects:
+            subjects.append(entry)
+    return ",".join(subjects)

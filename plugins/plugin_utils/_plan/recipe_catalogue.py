@@ -319,16 +319,16 @@ def chosen_lines(
     serving: Mapping[str, Any], hosts: Sequence[str], topology: str, kinds: Mapping[str, str]
 ) -> list[str]:
     """The row of what is planned to be served, and which recipes for these hosts are faster."""
-    found, memory = _outlook(serving, topology), serving["memory"] or {}
-    name, speed = str(serving["recipe"] or serving["model"]), found["tokens_per_second"]
-    known = found["requests"] is not None
+    estimate, memory = _outlook(serving, topology), serving["memory"] or {}
+    name, speed = str(serving["recipe"] or serving["model"]), estimate["tokens_per_second"]
+    known = estimate["requests"] is not None
     parts = [
         name,
         f"TP={serving['tensor_parallel']} PP={serving['pipeline_parallel']}",
         {"fits": "fits", "tight": "fits, but it is tight"}.get(memory.get("verdict") or "", "size not known"),
-        f"{found['bytes'] / 1e9:.2g} GB" if found["bytes"] and found["bytes"] < 1e10 else "",
-        f"{found['bytes'] / 1e9:.0f} GB" if found["bytes"] and found["bytes"] >= 1e10 else "",
-        f"{found['requests']:g} requests of {found['request_tokens']:,} tokens at once" if known else "",
+        f"{estimate['bytes'] / 1e9:.2g} GB" if estimate["bytes"] and estimate["bytes"] < 1e10 else "",
+        f"{estimate['bytes'] / 1e9:.0f} GB" if estimate["bytes"] and estimate["bytes"] >= 1e10 else "",
+        f"{estimate['requests']:g} requests of {estimate['request_tokens']:,} tokens at once" if known else "",
         f"{outlook.words(speed)} tokens/s planned for one stream" if speed else "tokens/s not estimated",
     ]
     lines = [f"chosen: {', '.join(filter(None, parts))}"]

@@ -289,16 +289,16 @@ def host_status(
 
 def serving_status(host: str, facts: Mapping[str, Any] | None, port: Any) -> dict[str, Any]:
     """What the head's watchdog says, or why nobody says anything."""
-    found: dict[str, Any] = {"state": "unknown", "line": f"no answer from the head {host}", "model": ""}
+    state_read: dict[str, Any] = {"state": "unknown", "line": f"no answer from the head {host}", "model": ""}
     if facts is None:
-        return found
+        return state_read
     serving = facts["serving"]
     unit = facts["units"].get("sparkthor-vllm", {})
     state = serving["state"]
     updated = state.get("updated")
     options = serving["options"]
     endpoint = front.api_url(facts["node"]["management"]["address"], port, bool(serving.get("tls")))
-    found.update(
+    state_read.update(
         model=serving["model"],
         executor=serving["executor"],
         maintenance=serving["maintenance"],
@@ -314,9 +314,9 @@ def serving_status(host: str, facts: Mapping[str, Any] | None, port: Any) -> dic
         restarts=state.get("restarts") or {},
     )
     if not serving["model"]:
-        found.update(state="absent", line="nothing is set up to be served (run site.yml)")
+        state_read.update(state="absent", line="nothing is set up to be served (run site.yml)")
     elif isinstance(updated, (int, float)) and abs(facts["time"] - updated) < FRESH_SECONDS:
-        found.update(
+        state_read.update(
             state=str(state.get("state", "unknown")),
             line=str(state.get("line", "")),
             healthy=bool(state.get("healthy")),
@@ -324,8 +324,8 @@ def serving_status(host: str, facts: Mapping[str, Any] | None, port: Any) -> dic
             completion=state.get("completion") or {},
         )
     else:
-        found.update(state="unknown", line=f"no watchdog reports; sparkthor-vllm is {found['unit']}")
-    return found
+        state_read.update(state="unknown", line=f"no watchdog reports; sparkthor-vllm is {state_read['unit']}")
+    return state_read
 
 
 def _served(head: str, facts: Mapping[str, Any] | None, port: Any) -> tuple[dict[str, Any], list[Finding]]:
