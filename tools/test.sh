@@ -70,11 +70,12 @@ border() {
   pytest -q --numprocesses=2 --junitxml="$SPARKTHOR_RESULTS/border.xml" tests/integration/border "$@"
 }
 
-# nginx as the distribution has it. Its own service would take port 80, so it is masked before the package comes.
+# nginx as the distribution has it, or below NGINX_ROOT (tools/nginx_root.sh makes one). Its own service would take port
+# 80, so it is masked before the package comes.
 nginx() {
   begin "the front proxy under a real nginx, and the page in a real browser"
   mkdir -p "$SPARKTHOR_RESULTS"
-  if ! [ -x /usr/sbin/nginx ] || ! [ -e /usr/lib/nginx/modules/ngx_http_js_module.so ]; then
+  if [ -z "${NGINX_ROOT:-}" ] && { ! [ -x /usr/sbin/nginx ] || ! [ -e /usr/lib/nginx/modules/ngx_http_js_module.so ]; }; then
     [ -x /usr/sbin/nginx ] || ! command -v systemctl >/dev/null || systemctl --quiet mask nginx.service
     apt-get -qq update
     DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -qq install -y --no-install-recommends nginx-light \

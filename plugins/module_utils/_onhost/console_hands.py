@@ -87,8 +87,10 @@ class Wish(dict[str, Any]):
         if len(reason) > 200:
             raise ConsoleRefused(400, "the reason is longer than 200 characters")
         since = given.get("since")
-        if since is not None and (isinstance(since, bool) or not isinstance(since, (int, float))):
-            raise ConsoleRefused(400, "since is no time")
+        try:
+            since = None if since is None else foreign.number(since)
+        except ValueError:
+            raise ConsoleRefused(400, "since is no time") from None
         found = {"do": verb, "group": group, "reason": reason, "id": number, "who": who, "address": address}
         return cls(found, since=since, **({"key": key} if verb in KEY_VERBS else {}))
 

@@ -191,6 +191,12 @@ def _traffic(found: Samples, host_name: str, device: str, rates: Rates, now: flo
     return max(seen) if seen else None
 
 
+#: by which requests without a known key are counted
+STRANGER = "-"
+PERIODS = ("minute", "month")
+_KEY_NAME = re.compile(r"[a-z0-9_-]{1,32}")
+
+
 def keys(text: str, known: Sequence[str] = (), blocked: Sequence[str] = ()) -> list[dict[str, Any]]:
     """What each key asked for since the exporter of a head began to count, and its limits of tokens.
 
@@ -200,8 +206,11 @@ def keys(text: str, known: Sequence[str] = (), blocked: Sequence[str] = ()) -> l
     by_key: dict[str, dict[str, Any]] = {}
 
     def of(labels: Mapping[str, str]) -> dict[str, Any]:
-        new = {"requests": 0, "refused": 0, "tokens": 0, "limits": {}}
-        return by_key.setdefault(labels.get("key", "-"), new)
+        name = labels.get("key", STRANGER)
+        # the exporter is the serving user's, who may write what no key is called, and of that as much as it likes
+        if name not in known and (not _KEY_NAME.fullmatch(name) or len(by_key) >= MOST_PARTS):
+            name = STRANGER
+        return by_key.setdefault(name, {"requests": 0, "refused": 0, "tokens": 0, "limits": {}})
 
     for labels, value in found.get("sparkthor_front_requests_total", ()):
         of(labels)["requests"] += int(value)
@@ -211,9 +220,11 @@ def keys(text: str, known: Sequence[str] = (), blocked: Sequence[str] = ()) -> l
         for labels, value in found.get(name, ()):
             of(labels)["tokens"] += int(value)
     for labels, value in found.get("sparkthor_front_key_tokens_limit", ()):
-        of(labels)["limits"].setdefault(labels.get("period", ""), {})["limit"] = int(value)
+        if labels.get("period") in PERIODS:
+            of(labels)["limits"].setdefault(labels["period"], {})["limit"] = int(value)
     for labels, value in found.get("sparkthor_front_key_tokens", ()):
-        of(labels)["limits"].setdefault(labels.get("period", ""), {})["used"] = int(value)
+        if labels.get("period") in PERIODS:
+            of(labels)["limits"].setdefault(labels["period"], {})["used"] = int(value)
     # of a key without a limit there is nothing to compare with
     for own in by_key.values():
         own["limits"] = {period: both for period, both in own["limits"].items() if "limit" in both}

@@ -175,6 +175,35 @@ def test_a_flood_of_polls_and_logs_reaches_the_process_once_a_second(
         assert 0 < asked.count(path) <= took + 2, (path, took)
 
 
+def test_a_key_that_changes_the_group_reads_no_more_of_the_journal(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made-up groups are one for the cache, and what is asked for is what is kept."""
+    asked: list[str] = []
+    inner = console_service.Handler.do_GET
+
+    def counted(self: Any) -> None:
+        asked.append(self.path)
+        inner(self)
+
+    monkeypatch.setattr(console_service.Handler, "do_GET", counted)
+
+    def status(query: str) -> int:
+        connection = http.client.HTTPConnection("127.0.0.1", cluster.port, timeout=30)
+        connection.request("GET", f"/console/log?{query}", headers={"Authorization": f"Bearer {LOOKS}"})
+        found = connection.getresponse().status
+        connection.close()
+        return found
+
+    begun = time.monotonic()
+    assert {status(f"group=made-up-{number}&x={number}") for number in range(200)} == {404}
+    took = time.monotonic() - begun
+    assert 0 < len(asked) <= took + 2
+    # by another spelling the process was asked for one group and the cache kept it for another
+    assert [status(query) for query in ("%67roup=nowhere", "group=&group=nowhere")] == [200, 200]
+    assert {path.partition("?")[2] for path in asked} == {"group=-", "group="}
+
+
 def test_without_its_process_the_page_says_so_and_the_model_answers(cluster: Cluster) -> None:
     cluster.parts, cluster.pause = ["word"], 0.0
     (cluster.folder / "console" / "console.sock").unlink()

@@ -81,6 +81,8 @@ def test_a_wish_that_fails_says_so(made: tuple[console_hands.ConsoleHands, Moved
         {"who": None},
         {"address": "x y"},
         {"since": True},
+        # no float holds it, and what cannot be reckoned with would end root's part
+        {"since": 10**400},
         {"do": "block", "key": "web"},
         {"do": "block", "key": "anna"},
         {"do": "block", "key": "default"},
