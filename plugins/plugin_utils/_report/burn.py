@@ -16,6 +16,8 @@ BURN: Final = "burn"
 #: per cent of use from which on somebody else's work would be disturbed, and would disturb the measurement
 IDLE: Final = 10.0
 CHECK: Final = "GPU burn"
+#: a sound GPU under full load is held by this; a low limit shows in the clock
+POWER_LIMIT: Final = "sw_power_cap"
 _FIX: Final = (
     "power the host off, pull its plug for a minute, check plug and power adapter; if it stays slow, see sudo "
     "nvidia-smi -q -d PERFORMANCE,CLOCK and its air"
@@ -39,7 +41,8 @@ def burn_lines(
     """One line a GPU. ``answers`` are what ``run_burn`` returned by host, ``nodes`` the facts ``sparkthor_node``.
 
     A GPU fails below :data:`host_gpu.SHARE` of the clock that it may reach, of its peers' clock or of their TFLOP/s;
-    peers are the GPUs of the same name on other hosts. What CPUs reach in a GPU's place is shown and not judged.
+    peers are the GPUs of the same name on other hosts. Its own power limit alone is no failure. What CPUs reach in a
+    GPU's place is shown and not judged.
     """
     tested = {
         (host, number): {**gpu, "cpu": (answer or {}).get("device") == "cpu"}
@@ -61,9 +64,11 @@ def burn_lines(
 
 def _judged(where: str, gpu: Mapping[str, Any], peers: list[dict[str, Any]], limit: float) -> dict[str, Any]:
     why, least = _slow(gpu, peers, limit)
+    held = f"at its power limit ({POWER_LIMIT})" if POWER_LIMIT in (gpu.get("slowed") or ()) else ""
     shown = ((gpu.get("sm_mhz"), "MHz"), (gpu.get("watts"), "W"), (gpu.get("celsius"), "°C"))
     words = ["CPUs, as torch sees no GPU" if gpu["cpu"] else gpu["name"]]
     words += [f"{value:g} {unit}" for value, unit in shown if value is not None]
+    words += [held] if held else []
     verdict = FAIL if why else INFO if gpu["cpu"] else PASS
     value = round(gpu["tflops"], 3 if gpu["tflops"] < 1 else 1)
     return line(
@@ -76,7 +81,7 @@ def _slow(gpu: Mapping[str, Any], peers: list[dict[str, Any]], limit: float) -> 
     why = []
     clock = gpu.get("sm_mhz") or 0.0
     clocks = [other["sm_mhz"] for other in peers if other.get("sm_mhz")]
-    if gpu.get("slowed"):
+    if set(gpu.get("slowed") or ()) - {POWER_LIMIT}:
         why.append(f"the driver slows it down ({', '.join(gpu['slowed'])})")
     if clock and limit and clock < host_gpu.SHARE * limit:
         why.append(f"{clock / limit:.0%} of the {limit:.0f} MHz that it may reach")

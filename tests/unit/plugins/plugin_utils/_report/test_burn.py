@@ -82,3 +82,17 @@ def test_cpus_in_a_gpus_place_are_shown_and_their_gpus_clock_is_judged_beside_it
 )
 def test_nothing_that_serves_is_disturbed(units: dict[str, Any], use: float | None, expected: bool) -> None:
     assert burn.idle({"a": {"units": units, "gpus": [{"utilization": use}]}, "b": {}}) is expected
+
+
+def test_a_sound_gpu_at_its_own_power_limit_passes() -> None:
+    """What the burn of one H100 came to."""
+    gpu = {
+        "name": "NVIDIA H100 80GB HBM3", "tflops": 729.2265536699922, "readings": 22, "sm_mhz": 1470.0,
+        "watts": 698.4, "celsius": 64.0, "slowed": ["sw_power_cap"],
+    }  # fmt: skip
+    [found] = burn.burn_lines({"one": {"device": "cuda", "gpus": [gpu]}}, {"one": {"kind": "other"}})
+    assert (found["verdict"], found["value"], found["unit"]) == ("pass", 729.2, "TFLOP/s")
+    assert found["note"] == "NVIDIA H100 80GB HBM3, 1470 MHz, 698.4 W, 64 °C, at its power limit (sw_power_cap)"
+    both = {**gpu, "slowed": ["hw_thermal_slowdown", "sw_power_cap"]}
+    [failed] = burn.burn_lines({"one": {"device": "cuda", "gpus": [both]}}, {"one": {"kind": "other"}})
+    assert failed["verdict"] == "fail"
