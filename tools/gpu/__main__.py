@@ -31,7 +31,7 @@ from tools.faults.__main__ import complete
 from tools.faults.observe import Watch
 from tools.faults.site import RAY, VLLM, FaultError, Site, wait
 from tools.gpu import boots as power
-from tools.gpu import byhand, cores, price, start, table
+from tools.gpu import byhand, clusters, cores, price, start, table
 from tools.gpu.clusters import TITLES
 from tools.gpu.load import measure
 from tools.playbooks import TOP, Outcome, run_playbook
@@ -136,11 +136,11 @@ def again(run: Run) -> dict[str, Any]:
     return {"seconds": round(outcome.seconds, 1), "changed": outcome.changed}
 
 
-def verify(run: Run) -> dict[str, Any]:
+def verify(run: Run, name: str = "verify", **variables: Any) -> dict[str, Any]:
     folder = run.folder / "verified"
     # what an earlier call left is no outcome of this one
     before = set(folder.rglob("*.json"))
-    outcome = run.play("playbooks/verify.yml", "verify", verify_folder=str(folder))
+    outcome = run.play("playbooks/verify.yml", name, verify_folder=str(folder), **variables)
     newest = sorted(set(folder.rglob("*.json")) - before)[-1:]
     lines = json.loads(newest[0].read_text(encoding="utf-8"))["lines"] if newest else []
     return {"rc": outcome.rc, "seconds": round(outcome.seconds, 1), "lines": lines, "failures": outcome.failures}
@@ -176,32 +176,52 @@ def hand(run: Run) -> dict[str, Any]:
 
 def compare(run: Run) -> dict[str, Any]:
     """The whole of us, our engine alone, and vLLM that a person started with the same arguments on the same GPUs."""
-    site, options = run.site, run.options
-    if "by hand" in options.ways and run.kept("hand") is None:
-        byhand.start(site)
+    if "by hand" in run.options.ways and run.kept("hand") is None:
+        byhand.start(run.site)
+    found = in_turns(run, "byhand", run.options.ways)
+    return {**found, "summary": {way: price.summary(found["rows"], "ours", way) for way in ("by hand", "engine")}}
+
+
+def in_turns(run: Run, name: str, asked: Sequence[str], other: Site | None = None) -> dict[str, Any]:
+    """Rows of all ways, kept one by one, and what the first of them costs against the second."""
+    options = run.options
 
     def keep(rows: list[dict[str, Any]]) -> None:
-        run.keep("byhand-rows", {"rows": rows})
+        run.keep(f"{name}-rows", {"rows": rows})
 
-    rows = (run.kept("byhand-rows") or {}).get("rows", [])
-    byhand.pairs(site, options.streams, options.pairs, options.seconds, options.tokens, rows, keep, say,
-                 options.ways)  # fmt: skip
-    summary = {way: price.summary(rows, "ours", way) for way in ("by hand", "engine")}
+    rows = (run.kept(f"{name}-rows") or {}).get("rows", [])
+    byhand.pairs(run.site, options.streams, options.pairs, options.seconds, options.tokens, rows, keep, say,
+                 asked, options.prompt, other)  # fmt: skip
+    summary = price.summary(rows, *asked[:2]) if len(asked) > 1 else []
     return {"rows": rows, "summary": summary, "seconds": options.seconds, "tokens": options.tokens}
 
 
 def chain(run: Run) -> dict[str, Any]:
     """Another serving group's front proxy, that of the group's own head, its engine; against the engine alone."""
-    options = run.options
+    return in_turns(run, "chain", byhand.CHAIN)
 
-    def keep(rows: list[dict[str, Any]]) -> None:
-        run.keep("chain-rows", {"rows": rows})
 
-    rows = (run.kept("chain-rows") or {}).get("rows", [])
-    byhand.pairs(run.site, options.streams, options.pairs, options.seconds, options.tokens, rows, keep, say,
-                 byhand.CHAIN)  # fmt: skip
-    summary = price.summary(rows, *byhand.CHAIN)
-    return {"rows": rows, "summary": summary, "seconds": options.seconds, "tokens": options.tokens}
+def page(run: Run) -> dict[str, Any]:
+    """The cluster while ten browsers keep its page open, against the cluster that nobody looks at."""
+    return in_turns(run, "page", byhand.PAGE)
+
+
+def cache(run: Run) -> dict[str, Any]:
+    """Prompts that the prefix cache knows, against new ones."""
+    return in_turns(run, "cache", byhand.CACHED)
+
+
+def against(run: Run) -> dict[str, Any]:
+    """This cluster against another one on the same GPUs (``--other``), each through its front proxy."""
+    name = run.options.other
+    other = Site.open(name, str(clusters.FOLDER / name))
+    other.model = run.site.model
+    return {**in_turns(run, f"against-{name}", byhand.AGAINST, other), "other": name}
+
+
+def burn(run: Run) -> dict[str, Any]:
+    """Every GPU under load for a minute, beside the engine that idles."""
+    return verify(run, "burn", verify_parts="burn")
 
 
 def unhand(run: Run) -> dict[str, Any]:
@@ -309,12 +329,16 @@ STAGES: dict[str, Callable[[Run], dict[str, Any]]] = {
     "hand": hand,
     "byhand": compare,
     "chain": chain,
+    "page": page,
+    "cache": cache,
+    "against": against,
+    "burn": burn,
     "unhand": unhand,
     "busy": busy,
     "slow": slow,
 }
-#: need a cluster of their own
-ASKED = ("chain",)
+#: need a cluster of their own, or are asked for by name
+ASKED = ("chain", "page", "cache", "against", "burn")
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -327,6 +351,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=8.0, help="that one figure of a load is measured")
     parser.add_argument("--tokens", type=int, default=256, help="of an answer")
+    parser.add_argument("--prompt", type=int, default=128, help="tokens of a prompt")
+    parser.add_argument("--other", default="", help="the cluster that another one is compared with")
     parser.add_argument("--ways", type=lambda text: text.split(","), default=list(byhand.WAYS), help="whom to ask")
     parser.add_argument("--faults", type=lambda text: text.split(","), default=list(FAULTS))
     parser.add_argument("--rounds", type=int, default=2, help="of each fault, or of power-on in variants")

@@ -17,10 +17,11 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tools.faults.site import FaultError, Site, wait
+from tools.gpu import pollers
 from tools.gpu.price import no_watchdog
 from tools.playbooks import TOP
 
@@ -29,8 +30,14 @@ PORT = 8100
 WAYS = ("ours", "engine", "by hand")
 #: of two serving groups: another group's door and its own head's, and the engine behind them
 CHAIN = ("chain", "socket")
+#: while ten browsers look at the page, and while none does
+PAGE = ("polled", "ours")
+#: prompts that the prefix cache knows, and new ones
+CACHED = ("same", "ours")
+#: this cluster's front proxy, and that of another cluster
+AGAINST = ("ours", "other")
 #: for all others the watchdog is stopped
-WATCHED = ("ours", *CHAIN)
+WATCHED = ("ours", "other", "polled", "same", *CHAIN)
 FOLDER = "/tmp/by-hand"
 CONFIG = "/etc/sparkthor/vllm.yaml"
 #: where the unit makes vLLM listen
@@ -143,6 +150,8 @@ def ways(site: Site) -> dict[str, list[str]]:
     return {
         "ours": front,
         "front": front,
+        "polled": front,
+        "same": [*front, "--same"],
         "engine": engine(site.head),
         "by hand": ["--url", f"http://127.0.0.1:{PORT}"],
         "chain": front,
@@ -150,17 +159,35 @@ def ways(site: Site) -> dict[str, list[str]]:
     }
 
 
-def ask(site: Site, whom: list[str], streams: int, seconds: float, tokens: int, seed: int = 0) -> dict[str, Any]:
+def ask(
+    site: Site, whom: list[str], streams: int, seconds: float, tokens: int, seed: int = 0, prompt: int = 128
+) -> dict[str, Any]:
     """The figures of a load that runs in the head's name space of networks."""
     key = site.secrets / "api_key"
     words = ["nsenter", "-t", str(site.leader()), "-n", sys.executable, "-m", "tools.gpu.load", *whom]
     words += ["--model", site.model, "--key-file", str(key), "--streams", str(streams), "--seconds", f"{seconds:g}"]
-    words += ["--tokens", str(tokens), "--seed", str(seed)]
+    words += ["--tokens", str(tokens), "--seed", str(seed), "--prompt", str(prompt)]
     done = subprocess.run(words, cwd=TOP, capture_output=True, text=True, check=False, timeout=seconds + 400)
     if done.returncode:
         raise OSError(f"the load ended with {done.returncode}: {done.stderr.strip()[-300:]}")
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+@contextlib.contextmanager
+def beside(site: Site, way: str) -> Iterator[None]:
+    """What goes on while one way is asked."""
+    if way == "polled":
+        point = site.endpoint
+        with pollers.looking(point.address, point.port, point.key) as looks:
+            yield
+        if looks.failed or not looks.answers:
+            raise OSError(f"{looks.answers} looks at the page were answered, {looks.failed} were not: {looks.error}")
+    elif way in WATCHED:
+        yield
+    else:
+        with no_watchdog(site):
+            yield
 
 
 def pairs(
@@ -173,20 +200,24 @@ def pairs(
     keep: Callable[[Any], None],
     say: Any,
     asked: Sequence[str] = WAYS,
+    prompt: int = 128,
+    other: Site | None = None,
 ) -> None:
     """More of ``rows`` (streams, round, way) with their figures; every second round in the other order."""
     known = ways(site)
-    whom = {way: known[way] for way in asked}
-    for words in whom.values():
-        ask(site, words, max(streams), 2.0, tokens)  # graphs and caches are warm before the first round
+    sites = {way: other if other and way == "other" else site for way in asked}
+    whom = {way: ways(sites[way])["ours"] if way == "other" else known[way] for way in asked}
+    for way, words in whom.items():
+        # graphs and caches are warm before the first round
+        ask(sites[way], words, max(streams), 2.0, tokens, prompt=prompt)
     for number in range(rounds):
         for count in streams:
             if any((row["streams"], row["round"]) == (count, number) for row in rows):
                 continue
             for way in whom if number % 2 == 0 else reversed(whom):
-                with contextlib.nullcontext() if way in WATCHED else no_watchdog(site):
+                with beside(site, way):
                     # no engine is asked the same twice: its prefix cache would answer
-                    found = ask(site, whom[way], count, seconds, tokens, seed=len(rows) + 1)
+                    found = ask(sites[way], whom[way], count, seconds, tokens, seed=len(rows) + 1, prompt=prompt)
                 rows.append({"streams": count, "round": number, "way": way, **found})
             keep(rows)
             newest = rows[-len(whom) :]

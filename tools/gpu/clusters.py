@@ -158,9 +158,27 @@ DOORS: Mapping[str, Cluster] = {
         },
     ),
 }
+#: Six layers as wide as those of Llama-3.1-70B, so that several engines fit on one GPU and it sets their steps.
+_WIDE = {**LARGE, "gpu-memory-utilization": 0.03, "kv-cache-memory-bytes": 2 << 30}
+_GUESSED = {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 2, "prompt_lookup_max": 4}
+SHARED: Mapping[str, Cluster] = {
+    "page": Cluster((0,), "`auto`, one host, 5.6B", pipeline=1, executor="auto", args=_WIDE, more=_SURE),
+    "guess": Cluster(
+        (0,),
+        "`auto`, one host, 5.6B, n-gram speculation",
+        pipeline=1,
+        executor="auto",
+        args={**_WIDE, "speculative-config": _GUESSED},
+        more=_SURE,
+    ),
+    "sray2": Cluster((0, 0), "`ray`, PP=2, both ranks on one GPU", args={**_SMALL, "enforce-eager": False}, more=_SURE),
+    "smp2": Cluster(
+        (0, 0), "`mp`, PP=2, both ranks on one GPU", executor="mp", args={**_SMALL, "enforce-eager": False}, more=_SURE
+    ),
+}
 #: what the table of clusters calls them; the others only take faults and load
 TITLES = [
     (name, one.title)
-    for name, one in {**FOUR, **TWO, **ALONE, **SINGLE, **WIDE}.items()
+    for name, one in {**FOUR, **TWO, **ALONE, **SINGLE, **WIDE, **SHARED}.items()
     if name not in ("fault1", "fault2", "load")
 ]

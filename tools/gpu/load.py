@@ -46,6 +46,8 @@ class Aim:
     model: str
     prompt: int
     tokens: int
+    #: a stream asks the same each time, which the prefix cache knows
+    same: bool = False
 
     def connection(self) -> http.client.HTTPConnection:
         if not self.socket:
@@ -62,7 +64,7 @@ def ask(aim: Aim, dice: random.Random) -> tuple[float, list[float]]:
     """One streamed completion: when it began, and when each event came. A busy engine puts several tokens into one."""
     body = {
         "model": aim.model,
-        # no two prompts are alike, so nothing comes out of a prefix cache
+        # no two prompts are alike, so nothing comes out of a prefix cache, unless the dice are thrown anew
         "prompt": [dice.randrange(300, 1100) for _token in range(aim.prompt)],
         "max_tokens": aim.tokens,
         "ignore_eos": True,
@@ -101,6 +103,8 @@ def work(aim: Aim, streams: int, start: float, seconds: float, seed: int, stream
         dice = random.Random(seed * 1000 + number)
         length = dice.randint(1, aim.tokens) if streams_in_all > 1 else aim.tokens
         while time.monotonic() < start + WARM + seconds:
+            if aim.same:
+                dice = random.Random(number)
             try:
                 begun, came = ask(dataclasses.replace(aim, tokens=length), dice)
                 kept.append((begun, came, length))
@@ -171,9 +175,11 @@ def main() -> int:
     parser.add_argument("--prompt", type=int, default=128, help="tokens of a prompt")
     parser.add_argument("--tokens", type=int, default=256, help="tokens of an answer")
     parser.add_argument("--seed", type=int, default=0, help="of the prompts")
+    parser.add_argument("--same", action="store_true", help="each stream asks the same each time")
     options = parser.parse_args()
     key = Path(options.key_file).read_text(encoding="utf-8").strip() if options.key_file else ""
-    aim = Aim(options.url, options.socket, key, options.model, options.prompt, options.tokens)
+    aim = Aim(options.url, options.socket, key, options.model, options.prompt, options.tokens,
+              options.same)  # fmt: skip
     print(json.dumps(measure(aim, options.streams, options.seconds, options.seed)))
     return 0
 

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from tools.gpu.clusters import ALONE, CHAOS, DOORS, FOUR, SINGLE, TWO, WIDE, Cluster
+from tools.gpu.clusters import ALONE, CHAOS, DOORS, FOUR, SHARED, SINGLE, TWO, WIDE, Cluster
 from tools.playbooks import TOP
 
 RESULTS = TOP / ".lab" / "results" / "gpu"
@@ -98,6 +98,21 @@ def large_again(cluster: str) -> tuple[Wave, ...]:
     return (Wave(tuple(one(name, "deploy", "", 480) for name in (cluster, "mp2", "tp2"))), Wave((steps,)), Wave(others))
 
 
+def shared() -> tuple[Wave, ...]:
+    """One GPU: what the page costs, speculation, the prefix cache, and executor mp against Ray."""
+    own = "--tokens 128 --cores 10"
+    steps = (
+        Step("page", "page", f"--pairs 8 --streams 1,8,64 --seconds 5 {own}", 420),
+        Step("guess", "hand", "--cores 10", 120),
+        Step("guess", "byhand", f"--pairs 4 --streams 1,8 --seconds 5 {own}", 240),
+        Step("guess", "against", f"--other page --pairs 3 --streams 1,8 --seconds 4 {own}", 120),
+        Step("smp2", "against", f"--other sray2 --pairs 4 --streams 1,8 --seconds 4 {own}", 150),
+        Step("page", "cache", f"--pairs 3 --streams 1,8 --seconds 4 --prompt 2048 {own}", 120),
+        Step("page", "burn boot", "", 300),
+    )
+    return (Wave(tuple(one(name, "deploy", "", 480) for name in SHARED)), Wave((steps,)))
+
+
 def compared(clusters: tuple[str, ...], pairs: int, limit: float) -> Chain:
     """Each against vLLM by hand, one after the other; pairs that are there already count."""
     return tuple(Step(name, "byhand", f"--pairs {pairs} {_RATIO}", limit) for name in clusters)
@@ -118,6 +133,7 @@ def chaotic(seed: int = 1, minutes: float = 10.0, ends: float | None = None) -> 
 SUITES: Mapping[str, tuple[Mapping[str, Cluster], tuple[Wave, ...]]] = {
     "alone": (ALONE, alone("alone")),
     "chaos": ({**CHAOS, **DOORS}, chaotic()),
+    "shared": (SHARED, shared()),
     "single": (SINGLE, alone("one")),
     "large": (WIDE, large("large")),
     "again": ({**WIDE, "mp2": TWO["mp2"], "tp2": TWO["tp2"]}, large_again("large")),

@@ -121,6 +121,31 @@ def priced(folder: Path, names: Sequence[tuple[str, str]], bare: str = "by hand"
     return _rows(("executor, split", *_PRICED), rows) if rows else ["Not measured yet."]
 
 
+def paged(folder: Path, names: Sequence[tuple[str, str]]) -> list[str]:
+    """The cluster while browsers keep its page open, beside the same cluster without them."""
+    rows = []
+    for name, title in names:
+        path = folder / name / "page-rows.json"
+        kept = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+        rows += [(title, *_priced(row)) for row in price.summary(kept, "polled", "ours")]
+    head = [cell.replace("ours", "ten look").replace("without us", "nobody looks") for cell in _PRICED]
+    return _rows(("executor, split", *head), rows) if rows else ["Not measured yet."]
+
+
+def ringed(folder: Path) -> list[str]:
+    """What NCCL did on a ring of four, by case."""
+    path = folder / "ring.json"
+    if not path.exists():
+        return ["Not measured yet."]
+    rows = []
+    for case in json.loads(path.read_text(encoding="utf-8"))["cases"]:
+        reason = case["reasons"][0].rpartition(" : ")[2] if case["reasons"] else "no answer"
+        done = f"{len(case['done'])} collectives right" if case["done"] else "nothing came through"
+        rows.append((case["case"], done if case["whole"] else f"{done}, then: {reason}",
+                     ", ".join(f"{sent:g}" for sent in case["sent_mib"])))  # fmt: skip
+    return _rows(("case", "outcome", "MiB sent to the right and to the left by host 0, 1, 2, 3"), rows)
+
+
 def clusters(folder: Path, names: Sequence[tuple[str, str]]) -> list[str]:
     """A row for each cluster that stood beside others on the same GPUs; what was not measured is a dash."""
     rows = []
@@ -222,6 +247,8 @@ def parts(folder: Path, stages: Iterable[str], names: Sequence[tuple[str, str]] 
         "gpu verify": verified(documents),
         "gpu price": priced(folder, names, "engine"),
         "gpu by hand": priced(folder, names),
+        "gpu page": paged(folder, names),
+        "gpu ring": ringed(folder),
         "gpu faults": faulted(folder, documents.get("faults") or {}),
         "gpu load": loaded(documents),
         "gpu slow": slowed(documents),

@@ -28,7 +28,22 @@ from sparklab import LabError, gpu, inventory
 from tools import marked
 from tools.faults import faults
 from tools.gpu import __main__ as make_gpu
-from tools.gpu import boots, bundle, byhand, clusters, cores, load, price, start, suite, table, trim, wheels
+from tools.gpu import (
+    boots,
+    bundle,
+    byhand,
+    clusters,
+    cores,
+    load,
+    pollers,
+    price,
+    ring,
+    start,
+    suite,
+    table,
+    trim,
+    wheels,
+)
 from tools.playbooks import TOP
 
 DESCRIBED = """\
@@ -513,6 +528,7 @@ def test_tables_of_results(tmp_path: Path) -> None:
     assert parts["gpu load"][2] == "| 64 | 10 | 40000 | 9000 | 0 | 0 | no | serving |"
     assert "| a step of 60 s | answered after 61.5 s, whole; no restart |" in parts["gpu slow"]
     assert parts["gpu start"][2:] == ["| API | – | 9.0 | 3.0 |", "| all | – | 9.0 | 3.0 |"]
+    assert parts["gpu page"] == parts["gpu ring"] == ["Not measured yet."]
     assert parts["gpu by hand"][2] == (
         "| `ray`, PP=2 | 1 | 1 | 99 | 100 | **0.990** (0.990, 0.990) | +1.0 (+1.0, +1.0; 21.0 and 20.0) | 0 |"
     )
@@ -650,7 +666,7 @@ def test_variants_of_power_on_make_a_table_of_medians(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "cluster"),
-    {**clusters.FOUR, **clusters.TWO, **clusters.WIDE, **clusters.CHAOS, **clusters.DOORS}.items(),
+    {**clusters.FOUR, **clusters.TWO, **clusters.WIDE, **clusters.CHAOS, **clusters.DOORS, **clusters.SHARED}.items(),
 )
 def test_a_cluster_has_a_host_for_each_gpu_and_fits_its_split(tmp_path: Path, name: str, cluster: Any) -> None:
     assert len(cluster.gpus) == cluster.pipeline * cluster.tensor * (len(cluster.groups) or 1)
@@ -776,7 +792,10 @@ def test_a_stage_for_a_cluster_of_its_own_is_only_laid_by_name(tmp_path: Path, m
 def test_no_engine_is_asked_the_same_twice_and_the_order_alternates(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, int, int]] = []
 
-    def ask(_site: Any, whom: list[str], streams: int, _seconds: float, _tokens: int, seed: int = 0) -> dict[str, Any]:
+    def ask(
+        _site: Any, whom: list[str], streams: int, _seconds: float, _tokens: int, seed: int = 0, prompt: int = 0
+    ) -> dict[str, Any]:
+        assert prompt == 128
         asked.append((whom[0], streams, seed))
         return {"tokens_per_second": 1.0}
 
@@ -813,6 +832,72 @@ def test_gpus_that_are_named_may_be_others_too(tmp_path: Path, monkeypatch: pyte
     for named in ((0, 5), (0,)):
         with pytest.raises(LabError, match=r"2 hosts, and GPUs 0, 1 are there"):
             gpu.allot(2, [], named=named, dev=tmp_path, pci=tmp_path)
+
+
+def test_browsers_ask_for_the_state_with_the_key_each_two_seconds() -> None:
+    asked: list[tuple[str, str | None]] = []
+
+    class Front(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append((self.path, self.headers["Authorization"]))
+            self.send_response(200 if self.headers["Authorization"] == "Bearer right" else 401)
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_words: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Front)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        port = server.server_address[1]
+        with pollers.looking("127.0.0.1", port, "right", count=3, every=0.3) as looks:
+            time.sleep(1)
+        assert looks.answers >= 6
+        assert (looks.failed, looks.error) == (0, "")
+        assert set(asked) == {("/console/state", "Bearer right")}
+        with pollers.looking("127.0.0.1", port, "wrong", count=1, every=0.3) as looks:
+            time.sleep(0.5)
+        assert not looks.answers
+        assert looks.error == "401: b'{}'"
+    finally:
+        server.shutdown()
+
+
+def test_a_pair_whose_browsers_got_no_answer_is_no_figure() -> None:
+    site: Any = SimpleNamespace(endpoint=SimpleNamespace(address="127.0.0.1", port=1, key="k"))
+    with pytest.raises(OSError, match="0 looks at the page were answered"), byhand.beside(site, "polled"):
+        time.sleep(0.5)
+
+
+def test_the_cables_of_the_ring_join_neighbours_alone() -> None:
+    lines = ring.commands("t-")
+    cables = [line for line in lines if "peer name left" in line]
+    assert [(line.split()[4], line.split()[-1]) for line in cables] == [
+        ("t-0", "t-1"), ("t-1", "t-2"), ("t-2", "t-3"), ("t-3", "t-0"),
+    ]  # fmt: skip
+    # the first host reaches the second and the last, and not the third
+    assert sorted(line.split()[4] for line in lines if line.startswith("-n t-0 route")) == [
+        "10.98.0.2/32", "10.98.0.4/32",
+    ]  # fmt: skip
+
+
+def test_a_case_of_the_ring_is_what_its_ranks_say(tmp_path: Path) -> None:
+    case = ring.Case("as rendered", {}, True)
+    fine = {"done": ["all-reduce 8 B"], "nccl": "2.28.9"}
+    found = ring.judged(case, [fine] * 4, [""] * 4)
+    assert (found["whole"], found["as_wanted"], found["done"]) == (True, True, ["all-reduce 8 B"])
+    warned = "h:1 [0] NCCL WARN socketStartConnect: connect to 10.98.0.3<1> failed : Network is unreachable"
+    bad = ring.judged(case, [fine, fine, None, {**fine, "done": [], "error": "E: x"}], [warned, "", "", ""])
+    assert (bad["whole"], bad["as_wanted"], bad["hung"], bad["errors"]) == (False, False, [2], ["E: x"])
+    assert ring.told('x\nRING {"done": []}\n') == {"done": []}
+    assert ring.told("x") is None
+    cases = [{**one, "sent_mib": [1.5, 0.0]} for one in (found, bad)]
+    (tmp_path / "ring.json").write_text(json.dumps({"cases": cases}))
+    assert table.ringed(tmp_path)[2:] == [
+        "| as rendered | 1 collectives right | 1.5, 0 |",
+        "| as rendered | nothing came through, then: Network is unreachable | 1.5, 0 |",
+    ]
 
 
 def test_clusters_make_a_table_of_what_was_measured(tmp_path: Path) -> None:
