@@ -31,7 +31,10 @@ class Unit:
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """One finished one-token completion: ``kind`` is ok, timeout, refused, http (5xx) or rejected (4xx)."""
+    """One finished one-token completion.
+
+    ``kind`` is ok, timeout, refused, unready (503), http (another 5xx) or rejected (4xx).
+    """
 
     started: float
     finished: float

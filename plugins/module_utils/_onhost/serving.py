@@ -268,7 +268,7 @@ def complete(
             return observation.Probe(started, finished, "ok")
         return observation.Probe(started, finished, "http", f"the completion came without {route.field}")
     message = f"completion answered {status}: {_message(text)}"
-    kind = "rejected" if 400 <= status < 500 and status != 429 else "http"
+    kind = "unready" if status == 503 else "rejected" if 400 <= status < 500 and status != 429 else "http"
     return observation.Probe(started, finished, kind, message)
 
 

@@ -447,8 +447,8 @@ class Watchdog:
             self.failure_text = probe.text
             self.progressed_at = probe.finished
             return
-        if probe.kind == "refused" and not self.served:
-            return  # a server on its way up (or down, which its unit tells better)
+        if probe.kind in ("refused", "unready") and not self.served:
+            return  # a server on its way up (or down, which its unit tells better); some listen before they have loaded
         if probe.kind != "refused" and self.advanced_at > probe.started:
             self.failures = 0
             self.failure_text = ""

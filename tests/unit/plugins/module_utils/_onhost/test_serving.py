@@ -33,6 +33,9 @@ def test_complete_kinds(engine: Engine, tmp_path: Path) -> None:
     assert (probe.kind, probe.text) == ("rejected", "completion answered 404: no such model")
     engine.status, engine.body = 500, {}
     assert serving.complete(engine.path, "tiny", 5).kind == "http"
+    engine.status, engine.body = 503, {"error": {"message": "Loading model"}}
+    probe = serving.complete(engine.path, "tiny", 5)
+    assert (probe.kind, probe.text) == ("unready", "completion answered 503: Loading model")
     engine.status, engine.body = 200, {"choices": []}
     assert serving.complete(engine.path, "tiny", 5).kind == "http"
     engine.delay = 1.0

@@ -79,6 +79,23 @@ def test_load_that_stands_still_is_restarted() -> None:
     assert decisions[[bool(d.restart) for d in decisions].index(True)].kill
 
 
+def test_a_server_that_listens_before_it_has_loaded_is_waited_for() -> None:
+    """It answers 503 to a completion: no failure before the first answer, and one afterwards."""
+    world = World(load_stall=100)
+    world.answer = "unready"
+    for number in range(10):
+        world.mark = f"line {number}"
+        decisions = world.run(60)
+        assert not restarts(decisions)
+        assert {decision.state for decision in decisions} == {watchdog.LOADING}
+    # and no longer than a load may be quiet
+    assert restarts(world.run(110)) == ["load_stalled"]
+    world.answer = "ok"
+    world.serve()
+    world.answer = "unready"
+    assert restarts(world.run(60)) == ["completion"]
+
+
 @pytest.mark.parametrize(
     ("signs", "minutes"),
     [
