@@ -74,6 +74,20 @@ def ray() -> dict[str, Any]:
     }
 
 
+CHECKS: dict[str, Any] = {
+    "doctor": {
+        **{"taken": "2026-11-21T08:00:00Z", "errors": 1, "warnings": 0},
+        "findings": [
+            {
+                **{"severity": "error", "title": "half a cable", "cause": "a plug", "fix": "push it in"},
+                **{"hosts": ["a"], "evidence": ["no carrier"]},
+            }
+        ],
+    },
+    "drift": {"taken": "2026-11-21T09:00:00Z", "count": 1, "lines": ["a: console: /etc/sparkthor/console.json"]},
+}
+
+
 def group(model: str = "tiny") -> dict[str, Any]:
     state = {
         **{"version": 3, "state": "serving", "line": "serving: 2 requests", "healthy": True, "since": NOW - 99},
@@ -101,7 +115,16 @@ def status(number: int) -> dict[str, Any]:
         "versions": {"vllm": "0.32.0", "NIC firmware": f"28.{number}"},
         "models": ["tiny"],
         "security_updates": 2,
-        "serving": {**group(), "tls": True, "certificate": "ab:cd", "page": True, "beside": {"small": group("small")}},
+        "serving": {
+            **group(),
+            **{
+                "tls": True,
+                "certificate": "ab:cd",
+                "page": True,
+                "checks": CHECKS,
+                "beside": {"small": group("small")},
+            },
+        },
         "units": {f"sparkthor-{name}": unit for name in names},
         "rdma": rdma(number),
         "firewall": {"state": "closed", "reason": ""},

@@ -8,12 +8,11 @@ not answer is data, not an error, so that a host that is half down still tells w
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -22,7 +21,14 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import envi
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall_watch
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import rdma as _rdma
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import front_config, gpu_state, location, places
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    front_config,
+    gpu_state,
+    host_versions,
+    last_checks,
+    location,
+    places,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving as _serving
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 
@@ -39,12 +45,6 @@ _PROPERTIES = (
     "ActiveEnterTimestampMonotonic,InvocationID,NeedDaemonReload"
 )
 GATE = location.command("ray-gate")
-CONTAINER = location.command("container")
-#: where the engine is while nothing that runs it says otherwise
-ENGINE = "/opt/sparkthor/venv"
-#: of all that an engine is made of, what two hosts must have in common and a person asks for
-ENGINE_PARTS = (*registry.PACKAGES, "ray", "torch", "nvidia-nccl-cu13", "nvidia-nccl-cu12", "transformers")
-TOOLKIT = "nvidia-container-toolkit"
 OPTIONS = (
     *("model", "dtype", "max-model-len", "max-num-seqs", "tensor-parallel-size", "pipeline-parallel-size"),
     *("model-path", "context-length", "max-running-requests", "tp-size", "pp-size", "mem-fraction-static"),
@@ -178,48 +178,6 @@ class HostReader:
             link["counters"] = {name: int(text) for name, text in counters.items() if text.isdigit()}
         return found
 
-    def engine(self) -> dict[str, str]:
-        """What Ray and vLLM are run from here: a virtual environment and its folder, or a container."""
-        # the first is removed when Ray becomes the executor, the second stays when it is no longer
-        for path, key in (("/etc/sparkthor/group.json", "command"), ("/etc/sparkthor/ray.json", "engine")):
-            words = self._json(path).get(key)
-            program = str(words[0]) if isinstance(words, list) and words else ""
-            if isinstance(words, list) and words[: len(CONTAINER)] == CONTAINER:
-                return {"runtime": "container", "path": ""}
-            if program.startswith("/"):
-                return {"runtime": "venv", "path": os.path.dirname(os.path.dirname(program))}
-        return {"runtime": "venv", "path": ENGINE}
-
-    def versions(self, engine: Mapping[str, str]) -> dict[str, str]:
-        """Versions of the engine's parts, by the names of their metadata folders: one directory listing."""
-        versions_read = {}
-        if engine["runtime"] == "container":
-            container = self._json("/etc/sparkthor/container.json")
-            inside = container.get("versions") or {}
-            versions_read = {str(name): str(version) for name, version in inside.items() if name in ENGINE_PARTS}
-            versions_read["digest"] = str(container.get("image", "")).removeprefix("sha256:")[:12]
-            return {**versions_read, **self.toolkit()}
-        marker = self._json(f"{engine['path']}/.sparkthor-engine.json")
-        if marker.get("digest"):
-            versions_read["digest"] = str(marker["digest"])[:12]
-        for folder in glob.glob(self._path(f"{engine['path']}/lib/python3.*/site-packages/*.dist-info")):
-            name, _sep, version = os.path.basename(folder).removesuffix(".dist-info").partition("-")
-            name = name.replace("_", "-").lower()
-            if name in ENGINE_PARTS:
-                versions_read[name] = version
-        return versions_read
-
-    def toolkit(self) -> dict[str, str]:
-        """Version of the package by which containers get the GPU."""
-        rc, out, _err = self._run(["dpkg-query", "--show", "--showformat=${db:Status-Status} ${Version}", TOOLKIT])
-        state, _blank, version = out.strip().partition(" ")
-        return {"container toolkit": version} if rc == 0 and state == "installed" else {}
-
-    @staticmethod
-    def firmware(links: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-        found = sorted({str(link["firmware"]) for link in links if link.get("firmware")})
-        return {"NIC firmware": ", ".join(found)} if found else {}
-
     def models(self) -> list[str]:
         try:
             folders = self._json(places.DECLARED).get("folders") or {}
@@ -240,6 +198,8 @@ class HostReader:
             "tls": bool(self._json(places.DECLARED).get("tls")),
             "certificate": front_config.fingerprint(self._root),
             "page": os.path.exists(self._path("/etc/sparkthor/console.json")),
+            # on a head, what doctor.yml and drift.yml found last
+            "checks": last_checks.read(self._root),
             # the groups beside the host's own one, by their names
             **({"beside": beside} if beside else {}),
         }
@@ -266,7 +226,8 @@ class HostReader:
             gpus = pool.submit(gpu_state.read, self._run)
             node = _node.NodeReader(self._run, self._root).read()
             load = self._text("/proc/loadavg").split()
-            engine = self.engine()
+            own = host_versions.HostVersions(self._run, self._root)
+            engine = own.engine()
             status = {
                 "node": node,
                 "time": round(time.time(), 3),
@@ -277,7 +238,11 @@ class HostReader:
                 "disk": self.disk(),
                 "environment": environment_file.parse(self._text(environment_file.FABRIC)),
                 "engine": engine,
-                "versions": {**self.versions(engine), **self.firmware(rdma.result()["links"])},
+                "versions": {
+                    **own.parts(engine),
+                    **own.model(),
+                    **host_versions.firmware(str(link.get("firmware") or "") for link in rdma.result()["links"]),
+                },
                 "models": self.models(),
                 # apt refreshes it after every update of its lists, which goes on with the timers masked
                 "security_updates": parse_updates(self._text("/var/lib/update-notifier/updates-available")),

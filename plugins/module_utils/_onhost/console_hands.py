@@ -5,7 +5,8 @@
 """What the page needs root for, and nothing else.
 
 The page's process reads what browsers, engines and other hosts say, so it is nobody.  Its parent is root, reads none of
-that, and does for it what is on a short list: read the journal of the serving units; drain, start, stop, restart or
+that, and does for it what is on a short list: read the journal of the serving units and what doctor.yml and drift.yml
+found; drain, start, stop, restart or
 wake a group that serving.json names; block a key that the front proxy knows.  Each wish is written down with the name
 of the key that asked for it, before and after.
 """
@@ -24,7 +25,7 @@ from typing import Any
 
 from .._lib import files, foreign, mask, peer
 from .._lib.printable import printable
-from . import control, front_config, on_demand_service, places, serving, watchdog_hands
+from . import control, front_config, last_checks, on_demand_service, places, serving, watchdog_hands
 
 #: what may be asked for, and what it is for ``control``
 VERBS = {
@@ -136,10 +137,12 @@ class ConsoleHands:
         front: str = front_config.FOLDER,
         blocked: str = front_config.BLOCKED,
         wake_group: Callable[[str], str] = wake,
+        checks: Callable[[], dict[str, Any]] = last_checks.read,
     ) -> None:
         self._config = config
         self._of_group, self._runner, self._audit, self._controller = of_group, runner, audit, controller
         self._front, self._blocked, self._wake = front, blocked, wake_group
+        self.checks = checks
         self.wall = wall
         self._lock = threading.Lock()
         #: two wishes at once must not write two lists of blocked keys out of one
@@ -322,6 +325,8 @@ class ConsoleGuard(watchdog_hands.Guard):
             if what == "look":
                 found = {"jobs": self.own.jobs(), "playbook": self.own.playbook(), "audit": self.own.audit()}
                 return {**found, "keys": self.own.keys(), "blocked": self.own.blocked()}
+            if what == "checks":
+                return self.own.checks()
             if what == "journal":
                 lines = request.get("lines")
                 given = lines if isinstance(lines, int) else 0

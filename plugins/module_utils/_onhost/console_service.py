@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .._lib import files, foreign, peer
@@ -81,6 +81,7 @@ class ConsoleCollector:
         self._pool = concurrent.futures.ThreadPoolExecutor(32, thread_name_prefix="fetch")
         self._seen: dict[str, dict[str, Any]] = {}
         self._events: list[dict[str, Any]] = []
+        self._checks: dict[str, Any] = {}
         self._rounds = 0
         if kept is not None:
             with contextlib.suppress(OSError, ValueError):
@@ -108,6 +109,7 @@ class ConsoleCollector:
         told = self._hands.ask("look")
         if self._rounds % JOURNAL_ROUNDS == 0:
             self._events = self._news(told["audit"])
+            self._checks = self._hands.ask("checks")
         told_by = {str(one["name"]): beside.get(str(one["name"]), pages.get(str(one["head"]), "")) for one in groups}
         shown = [self._group(one, told_by, engines.get(str(one["name"]), ""), now) for one in groups]
         self._history.add(_points(shown), now)
@@ -124,6 +126,8 @@ class ConsoleCollector:
             "port": self.config.get("port"),
             "groups": shown,
             "hosts": [self._host(one, pages.get(str(one["name"]), ""), now) for one in hosts],
+            "versions": self._versions(hosts, pages),
+            "checks": console_state.checks(self._checks, now),
             "drawing": self.config.get("drawing"),
             "store": _store(),
             "keys": console_state.keys(pages.get(head, ""), told["keys"], told["blocked"]),
@@ -132,6 +136,14 @@ class ConsoleCollector:
             "jobs": told["jobs"],
             "playbook": told["playbook"],
         }
+
+    @staticmethod
+    def _versions(hosts: Sequence[Mapping[str, Any]], pages: Mapping[str, str]) -> dict[str, Any]:
+        """Of the hosts that answer, because those that are away may come back with others."""
+        here = [one for one in hosts if pages.get(str(one["name"]))]
+        told = {str(one["name"]): console_state.versions_told(pages[str(one["name"])]) for one in here}
+        kinds = [str(one.get("kind") or "") for one in here]
+        return console_state.versions({name: own for name, own in told.items() if own}, kinds)
 
     def _keep(self) -> None:
         """A full disk costs the history, and nothing else."""

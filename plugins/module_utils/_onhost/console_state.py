@@ -16,11 +16,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .._lib.printable import printable
-from . import loads, watchdog
+from . import host_versions, last_checks, loads, watchdog
 from .engines import registry
 
 #: of the document; the page says so where it knows another one
-SCHEMA = 1
+SCHEMA = 2
 #: seconds between two points of the history, and how many there are: an hour
 STEP, POINTS = 5.0, 720
 #: of a history that is read again
@@ -31,6 +31,8 @@ OLD = 30.0
 LINE = 400
 #: of one metric of a page, and of one host's GPUs and links: more is no machine, but somebody who wants this to be slow
 MOST_SAMPLES, MOST_PARTS = 2000, 64
+#: parts on which hosts differ that are shown
+MOST_DIFFERENT = 16
 #: of a figure, so that sums and rates of such are numbers that JSON can say
 LARGEST = 1e18
 #: counters that are remembered, before those that are old are forgotten
@@ -164,6 +166,33 @@ def host(text: str, name: str, rates: Rates, now: float) -> dict[str, Any]:
         "gpus": [{"gpu": gpu, **own} for gpu, own in sorted(gpus.items())],
         "links": sorted(links, key=lambda link: str(link["netdev"])),
         "firewall": None if closed is None else bool(closed),
+    }
+
+
+def versions_told(text: str) -> dict[str, str]:
+    """What a host's exporter says that it runs, by part."""
+    told = samples(text, ["sparkthor_node_version"]).get("sparkthor_node_version", [])[:MOST_PARTS]
+    return {_word(labels.get("part", "")): _word(labels.get("version", "")) for labels, _value in told}
+
+
+def versions(by_host: Mapping[str, Mapping[str, str]], kinds: Iterable[str]) -> dict[str, Any]:
+    """What the hosts that answer run alike, and on what they differ, in the words of status.yml."""
+    different = host_versions.differing(by_host, set(kinds))
+    alike = host_versions.common(next(iter(by_host.values()), {}), different)
+    return {
+        "same": [f"{part} {version}" for part, version in alike.items()],
+        "differ": [host_versions.difference(part, told)[:LINE] for part, told in different.items()][:MOST_DIFFERENT],
+        "fix": host_versions.FIX,
+    }
+
+
+def checks(kept: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """What doctor.yml and drift.yml found last: ``lines`` in the words of status.yml, and the findings themselves."""
+    doctor, drift = _mapping(kept.get("doctor")), _mapping(kept.get("drift"))
+    return {
+        "lines": [{"text": text, "fine": fine} for text, fine in last_checks.judged(kept, now)],
+        "findings": list(doctor.get("findings") or ()),
+        "drift": list(drift.get("lines") or ()),
     }
 
 

@@ -28,7 +28,7 @@ from typing import Any
 
 from .._lib import files, foreign, peer
 from .._lib.command import run_limited
-from . import engine_figures, front_counts, gpu_state, places
+from . import engine_figures, front_counts, gpu_state, host_versions, places
 from .endpoint import endpoint_of
 from .engines import registry
 from .notify import ALIVE, READY, notify
@@ -39,6 +39,8 @@ FIREWALL_RULES = "/etc/sparkthor/firewall.nft"
 FIREWALL_STATE = "/run/sparkthor-firewall-watch/state.json"
 #: seconds after which the word of the firewall's watch counts no more; it speaks every ten
 FIREWALL_FRESH = 60.0
+#: seconds for which what was read of versions counts: they change by a playbook or a boot
+VERSIONS_FRESH = 60.0
 _VIRTUAL = re.compile(r"^(lo|docker.*|br-.*|veth.*|virbr.*|tun.*|tap.*|l4tbr.*|usb.*|cni.*|flannel.*)$")
 #: file below a port's folder -> (metric, help, factor)
 PORT_COUNTERS = {
@@ -93,6 +95,8 @@ class ExportedHost:
         self._root = root
         self._run = run
         self.front = front_counts.FrontCounts()
+        #: parts and versions, and when they were read
+        self._versions: tuple[dict[str, str], float] | None = None
 
     def _path(self, path: str) -> str:
         return os.path.join(self._root, path.lstrip("/"))
@@ -160,6 +164,14 @@ class ExportedHost:
             for reason in gpu_state.REASONS:
                 text = "1 while heat or power slows the GPU down for this reason."
                 page.add("sparkthor_gpu_slowed", text, int(reason in gpu["slowed"]), **label, reason=reason)
+
+    def versions(self, page: Page) -> None:
+        """Read seldom: it lists the engine's folder and asks a program."""
+        now = time.monotonic()
+        if self._versions is None or now - self._versions[1] > VERSIONS_FRESH:
+            self._versions = host_versions.HostVersions(self._run, self._root).read(), now
+        for part, version in self._versions[0].items():
+            page.add("sparkthor_node_version", "1, with what this host runs.", 1, part=part, version=version)
 
     def firewall(self, page: Page) -> None:
         """What the watch over the firewall found; nobody who says so is as bad as an open one."""
@@ -237,6 +249,7 @@ class ExportedHost:
         self.memory(page)
         self.system(page)
         self.gpus(page)
+        self.versions(page)
         self.firewall(page)
         self.keys(page)
         self.links(page, planned)

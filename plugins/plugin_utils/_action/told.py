@@ -10,6 +10,7 @@ import math
 import re
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import last_checks
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.shape import Form
 
 
@@ -55,6 +56,10 @@ def a_port(value: Any) -> bool:
 
 def a_number_as_text(value: Any) -> bool:
     return isinstance(value, str) and len(value) < 32 and math.isfinite(float(value))
+
+
+def a_moment(value: Any) -> bool:
+    return len(_text(value)) == 20 and last_checks.at(value) >= 0
 
 
 def a_text_in_base64(value: Any) -> bool:
@@ -268,6 +273,17 @@ GROUP: Form = {
     "options": OPTIONS,
     "maintenance": str,
 }
+_FOUND: Form = {
+    "severity": re.compile("error|warning"),
+    **dict.fromkeys(("title", "cause", "fix"), str),
+    "hosts": [str],
+    "evidence": [str],
+}
+#: what a head keeps of the playbooks that look for trouble
+CHECKS: Form = {
+    "doctor": ({"taken": a_moment, "errors": a_count, "warnings": a_count, "findings": [_FOUND]}, None),
+    "drift": ({"taken": a_moment, "count": a_count, "lines": [str]}, None),
+}
 STATUS: Form = {
     "node": NODE,
     "time": a_time,
@@ -281,7 +297,7 @@ STATUS: Form = {
     "versions": _TEXTS,
     "models": [str],
     "security_updates": (a_count, None),
-    "serving": {**GROUP, "tls": bool, "certificate": str, "page": bool, "beside?": {str: GROUP}},
+    "serving": {**GROUP, "tls": bool, "certificate": str, "page": bool, "checks": CHECKS, "beside?": {str: GROUP}},
     "units": {str: UNIT},
     "rdma": RDMA,
     "firewall": FIREWALL,

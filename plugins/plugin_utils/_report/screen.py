@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import state_words
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import host_versions, state_words
 
 GIB = 1024**3
 
@@ -95,6 +95,7 @@ def _group_lines(heading: str, serving: Mapping[str, Any], ray: Mapping[str, Any
         lines.append("  " + ", ".join(part for part in parts if part))
     if serving.get("page"):
         lines.append(f"  page {serving['page']}")
+    lines += [f"  {line}" for line in serving.get("checked") or ()]
     if serving.get("certificate"):
         lines.append(f"  certificate of the API, made on the head: SHA-256 {serving['certificate']}")
     if serving["state"] not in ("serving", "absent"):
@@ -180,8 +181,4 @@ def common_versions(status: Mapping[str, Any]) -> dict[str, str]:
         return {}
     first = {**reached[0]["versions"], "python": reached[0]["python"], "kernel": reached[0]["kernel"]}
     first["driver"] = reached[0]["driver"]
-    return {
-        name: version
-        for name, version in first.items()
-        if version and name not in status["differences"] and name != "digest"
-    }
+    return host_versions.common(first, status["differences"])

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import host_versions, last_checks
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import Places
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory, role_specs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
@@ -308,6 +309,8 @@ def serving_status(host: str, facts: Mapping[str, Any] | None, port: Any) -> dic
         options=options,
         endpoint=endpoint,
         page=front.page_url(endpoint) if serving.get("page") else "",
+        checks=serving.get("checks") or {},
+        checked=last_checks.words(serving.get("checks") or {}, facts["time"]),
         certificate=serving.get("certificate", ""),
         unit=unit.get("active", "absent"),
         unit_seconds=unit.get("seconds"),
@@ -409,21 +412,16 @@ def ray_status(facts: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def differing(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
     """Versions on which the hosts that answered differ."""
-    seen: dict[str, dict[str, str]] = {}
-    for host, found in hosts.items():
-        if not found["reachable"]:
-            continue
-        for name, version in {**found["versions"], "kernel": found["kernel"], "driver": found["driver"]}.items():
-            seen.setdefault(name, {})[host] = version
-    reached = [host for host, found in hosts.items() if found["reachable"]]
-    kinds = {hosts[host]["kind"] for host in reached}
-    return {
-        name: {host: by_host.get(host, "-") for host in reached}
-        for name, by_host in seen.items()
-        if len({by_host.get(host, "-") for host in reached}) > 1
-        # a Thor's kernel and driver are another vendor branch by nature, and its NIC is another one
-        and not (name in ("kernel", "driver", "NIC firmware") and len(kinds) > 1)
-    }
+    reached = {host: found for host, found in hosts.items() if found["reachable"]}
+    return host_versions.differing(
+        {host: host_versions_of(found) for host, found in reached.items()},
+        [found["kind"] for found in reached.values()],
+    )
+
+
+def host_versions_of(found: Mapping[str, Any]) -> dict[str, str]:
+    """Of a host that answered."""
+    return {**found["versions"], host_versions.KERNEL: found["kernel"], host_versions.DRIVER: found["driver"]}
 
 
 def document(
@@ -466,8 +464,8 @@ def document(
     ray, serving = served[parts[0].name]["ray"], served[parts[0].name]["serving"]
     differences = differing(by_host)
     for name, versions in differences.items():
-        told = ", ".join(f"{host} {version or '-'}" for host, version in versions.items())
-        problems.append(Finding("differs", f"{name} differs: {told}", "run site.yml on all hosts", "cluster"))
+        told = host_versions.difference(name, versions)
+        problems.append(Finding("differs", told, host_versions.FIX, "cluster"))
     shown = {key: cluster.get(key) for key in ("topology", "profile", "head", "hosts", "head_address", "world")}
     if head not in facts_by_host or head in lost:
         shown["head_address"] = by_host[head]["control_address"]

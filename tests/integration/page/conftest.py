@@ -30,6 +30,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     console_service,
     control,
     front_config,
+    last_checks,
     places,
     watchdog_hands,
 )
@@ -64,11 +65,16 @@ sparkthor_gpu_utilization_ratio{{gpu="0"}} 0.71
 sparkthor_link_up{{netdev="enp1s0f0np0",planned="yes"}} 1
 sparkthor_link_up{{netdev="enP2p1s0f0np0",planned="yes"}} {link}
 sparkthor_link_rx_bytes_total{{netdev="enp1s0f0np0",planned="yes"}} 1000
+sparkthor_node_version{{part="vllm",version="0.32.0"}} 1
+sparkthor_node_version{{part="kernel",version="{kernel}"}} 1
+sparkthor_node_version{{part="driver",version="580.95.05"}} 1
 sparkthor_firewall_closed 1
 sparkthor_front_requests_total{{key="web",model="m",status="200"}} 64
 sparkthor_front_requests_total{{key="web",model="m",status="429"}} 2
 sparkthor_front_completion_tokens_total{{key="web",model="m"}} 233000
 """
+#: of each host
+KERNEL = "6.14.0-1015-nvidia"
 NETDEVS = ("enp1s0f0np0", "enP2p1s0f0np0")
 #: as a plan has it: both halves of a cable from each host to the next
 FABRIC = {
@@ -91,6 +97,11 @@ vllm:kv_cache_usage_perc{{engine="0"}} 0.37
 """
 
 
+def exporter_page(disk: int = 2400000000000, link: int = 1, kernel: str = KERNEL) -> str:
+    """What a host's exporter says."""
+    return EXPORTER.format(disk=disk, link=link, kernel=kernel)
+
+
 class Cluster:
     """What a test changes, and where it looks."""
 
@@ -98,7 +109,7 @@ class Cluster:
         self.folder, self.port = folder, port
         self.url = f"http://127.0.0.1:{port}/console/"
         #: by name of the host what its exporter says; without one it does not answer
-        self.hosts: dict[str, str] = {name: EXPORTER.format(disk=2400000000000, link=1) for name in NAMES}
+        self.hosts: dict[str, str] = {name: exporter_page() for name in NAMES}
         #: parts of the engine's answers, and the seconds between them
         self.parts, self.pause = ["**Paris** is the capital", " of France."], 0.05
         self.running, self.tokens = 3, 0
@@ -142,6 +153,13 @@ class Cluster:
         row = {"engine": "e", "model": "m", "split": "TP=1", "stages": {}, "ended": 1790000000.0}
         told = {"version": 1, "loads": [{**row, "seconds": took} for took in seconds]}
         (self.folder / "lasting" / "loads.json").write_text(json.dumps(told))
+
+    def checked(self, name: str, **told: Any) -> None:
+        """What doctor.yml or drift.yml keeps on the head."""
+        path = self.folder / last_checks.FOLDER.lstrip("/") / f"{name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        taken = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 7300))
+        path.write_text(json.dumps({"version": 1, "taken": taken, **told}))
 
     def config(self, **more: Any) -> None:
         """serving.json."""
@@ -305,6 +323,7 @@ def page_process(cluster: Cluster) -> Iterator[console_service.ConsoleCollector]
         front=str(cluster.folder),
         blocked=str(cluster.folder / "blocked.json"),
         wake_group=cluster.wake,
+        checks=lambda: last_checks.read(str(cluster.folder)),
     )
     ours, theirs = socket.socketpair()
     guard = console_hands.ConsoleGuard(hands, watchdog_hands.Hands())

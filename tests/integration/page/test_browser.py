@@ -20,12 +20,12 @@ from playwright.sync_api import Page, expect
 
 from tests.integration.page.conftest import (
     CHATS,
-    EXPORTER,
     KEY,
     OPERATES,
     PICTURES,
     Cluster,
     Watched,
+    exporter_page,
     sign_in,
     verdict,
 )
@@ -141,7 +141,7 @@ def test_the_fabric_is_drawn_and_a_cut_cable_is_seen(tab: Watched, cluster: Clus
     drawn = page.locator(".fabric svg")
     expect(drawn).to_have_attribute("aria-label", "3 hosts on a ring: each known cable has its carrier")
     assert (drawn.locator("rect").count(), drawn.locator("line").count()) == (3, 6)
-    cluster.hosts["spark-02"] = EXPORTER.format(disk=2400000000000, link=0)
+    cluster.hosts["spark-02"] = exporter_page(link=0)
     expect(drawn).to_have_attribute("aria-label", re.compile("no carrier on spark-02 enP2p1s0f0np0"), timeout=15000)
     assert drawn.locator("line.cut").count() == 1
     # of a host that is away nobody knows its cables, and none is said to be whole
@@ -298,6 +298,34 @@ def test_a_group_on_demand_is_woken(tab: Watched, cluster: Cluster) -> None:
     assert cluster.woken == ["embed"]
 
 
+def test_what_differs_and_what_playbooks_found_is_said_with_its_fix(tab: Watched, cluster: Cluster) -> None:
+    page = sign_in(tab, cluster)
+    own = page.locator(".alike")
+    expect(own).to_contain_text("run the same: vllm 0.32.0, kernel 6.14.0-1015-nvidia, driver 580.95.05.")
+    expect(own).to_contain_text("Neither doctor.yml nor drift.yml has looked")
+    cluster.hosts["spark-03"] = exporter_page(kernel="6.14.0-1012-nvidia")
+    found = {
+        **{"severity": "error", "title": "spark-03 runs another kernel <b>", "hosts": ["spark-03"]},
+        **{"cause": "An update that was not followed by a reboot.", "fix": "Run playbooks/reboot.yml for spark-03."},
+        "evidence": ["6.14.0-1012-nvidia Authorization: Bearer abcdefghijklmnop"],
+    }
+    cluster.checked("doctor", errors=1, warnings=0, findings=[found])
+    cluster.checked("drift", lines=["spark-03: preflight: /etc/motd"])
+    differs = "kernel differs: spark-01 6.14.0-1015-nvidia, spark-02 6.14.0-1015-nvidia, spark-03 6.14.0-1012-nvidia"
+    expect(own).to_contain_text(f"{differs}. Fix: run site.yml on all hosts.", timeout=15000)
+    expect(own).to_contain_text("doctor.yml 2 h ago: 1 error", timeout=15000)
+    expect(own).to_contain_text("drift.yml 2 h ago: 1 difference from the plan")
+    expect(own.locator("details")).to_contain_text("Fix: Run playbooks/reboot.yml for spark-03.")
+    expect(own).to_contain_text("runs another kernel <b>")
+    expect(own).to_contain_text("spark-03: preflight: /etc/motd")
+    assert "abcdefghijklmnop" not in page.content()
+    pictures(page, "findings")
+    # what is no such document is none
+    cluster.checked("doctor", errors="x", warnings=0, findings=[])
+    cluster.checked("drift", lines={"a": 1})
+    expect(own).to_contain_text("Neither doctor.yml nor drift.yml has looked", timeout=15000)
+
+
 def test_no_news_is_said_and_ends_by_itself(tab: Watched, cluster: Cluster) -> None:
     page = sign_in(tab, cluster)
     verdict(page, "Serving")
@@ -310,7 +338,7 @@ def test_no_news_is_said_and_ends_by_itself(tab: Watched, cluster: Cluster) -> N
 
 
 @pytest.mark.parametrize(
-    "body", ["", "<html>", '{"schema": 2}', '{"schema": 1}', "null", '{"schema":1,"time":"x","hosts":3,"groups":{}}']
+    "body", ["", "<html>", '{"schema": 1}', '{"schema": 2}', "null", '{"schema":2,"time":"x","hosts":3,"groups":{}}']
 )
 def test_an_answer_of_another_kind_is_never_a_blank(tab: Watched, cluster: Cluster, body: str) -> None:
     tab.page.route("**/console/state", lambda route: route.fulfill(status=200, body=body))

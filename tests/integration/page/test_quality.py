@@ -20,7 +20,16 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.integration.page.conftest import EXPORTER, KEY, OPERATES, PAGE, Cluster, Watched, sign_in, verdict
+from tests.integration.page.conftest import (
+    KEY,
+    OPERATES,
+    PAGE,
+    Cluster,
+    Watched,
+    exporter_page,
+    sign_in,
+    verdict,
+)
 from tests.integration.page.test_browser import STATES
 from tests.unit.servers import serving
 
@@ -75,7 +84,7 @@ def test_no_state_keeps_anybody_out(open_tab: Watched, cluster: Cluster) -> None
         verdict(page, words)
         found += look(page, name)
     cluster.state("serving")
-    cluster.hosts["spark-02"] = EXPORTER.format(disk=20000000000, link=0)
+    cluster.hosts["spark-02"] = exporter_page(20000000000, link=0)
     verdict(page, "Serving")
     expect(page.locator(".worries")).to_contain_text("no carrier", timeout=15000)
     page.get_by_label("Message").fill("The capital of France?")

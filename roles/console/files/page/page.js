@@ -140,7 +140,21 @@ function Hosts({ doc }) {
   return html`<section id="hosts" aria-labelledby="h2h"><header><h2 id="h2h">Hosts</h2><span class="small soft">${answer} of ${doc.hosts.length} answer${closed ? `, firewall closed on ${closed}` : ''}</span></header>
     <table class="rows"><caption class="vh">Memory, GPU, links and disk of each host</caption><thead><tr><th scope="col">Host</th><th scope="col">Memory, GPU and system share it</th><th scope="col">GPU</th><th scope="col">Fabric, ${doc.topology}</th><th scope="col">Disk for models</th></tr></thead><tbody>${doc.hosts.map(host => html`<${HostRow} key=${host.name} host=${host} groups=${doc.groups}/>`)}</tbody></table>
     ${doc.hosts.some(host => host.planned) && html`<p class="legend">${Object.entries(PARTS).map(([kind, name]) => html`<span key=${kind}><i class=${kind}></i>${name}</span>`)}<span>The sum is measured, its parts are planned.</span></p>`}
-    <${Fabric} doc=${doc}/></section>`
+    <${Fabric} doc=${doc}/><${Alike} doc=${doc}/></section>`
+}
+
+/** What hosts differ on, and what the controller's playbooks found last, in their words. */
+function Alike({ doc }) {
+  const { versions, checks } = doc
+  const why = checks.findings.length || checks.drift.length
+  return html`<div class="alike"><h3>Versions and checks</h3><ul class="worries">
+    ${versions.differ.map(text => html`<li key=${text}><${Shape} name="warn" toned/><span>${text}. <span class="soft">Fix: ${versions.fix}.</span></span></li>`)}
+    ${versions.differ.length === 0 && versions.same.length > 0 && html`<li><${Shape} name="good" toned/><span>${doc.hosts.length > 1 ? 'The hosts that answer run the same' : 'This host runs'}: <span class="soft">${versions.same.join(', ')}.</span></span></li>`}
+    ${checks.lines.map(({ text, fine }) => html`<li key=${text}><${Shape} name=${fine ? 'good' : 'warn'} toned/><span>${text}</span></li>`)}
+    ${checks.lines.length === 0 && html`<li class="soft"><${Shape} name="dot" toned/><span>Neither doctor.yml nor drift.yml has looked since the page is here.</span></li>`}</ul>
+    ${why > 0 && html`<details open=${checks.findings.some(one => one.severity === 'error')}><summary>What they found, and how to fix it</summary><ul class="found">
+      ${checks.findings.map((one, index) => html`<li key=${index}><b><${Shape} name=${one.severity === 'error' ? 'bad' : 'warn'} toned/> ${one.title}</b>${one.hosts.length > 0 && html` <span class="soft">${one.hosts.join(', ')}</span>`}${one.cause && html`<p class="small soft">${one.cause}</p>`}<p>Fix: ${one.fix}</p>${one.evidence.map(line => html`<p class="mono soft" key=${line}>${line}</p>`)}</li>`)}
+      ${checks.drift.map((line, index) => html`<li key=${`d${index}`} class="mono">${line}</li>`)}</ul></details>`}</div>`
 }
 
 function path(values, width, height, most) {
@@ -213,8 +227,8 @@ function Elsewhere({ doc }) {
   return html`<details class="elsewhere"><summary>Another model, and what this page does not look at</summary>
     <p class="small">${doc.store.length ? `The store of this host has ${doc.store.join(', ')}. ` : ''}Another model is planned for all hosts at once, so it is the controller's to switch:</p>
     <${Command} text="ansible-playbook playbooks/switch_model.yml -i INVENTORY -K -e recipe=NAME"/>
-    <p class="small">This page looks at carriers, room, heat, the firewall, and what watchdog and engine say. It does not look at speeds of cables, MTU, versions, logs of other units, or whether hosts are as the inventory wants them:</p>
-    <${Command} text="ansible-playbook playbooks/doctor.yml -i INVENTORY -K"/><${Command} text="ansible-playbook site.yml -i INVENTORY -K --check --diff"/></details>`
+    <p class="small">This page looks at carriers, room, heat, the firewall, and what watchdog and engine say. Speeds of cables, MTU, logs of other units, and whether hosts are as the inventory wants them, is what these look at; the page keeps their newest result:</p>
+    <${Command} text="ansible-playbook playbooks/doctor.yml -i INVENTORY -K"/><${Command} text="ansible-playbook playbooks/drift.yml -i INVENTORY -K --check"/></details>`
 }
 
 function Ask({ wish, doc, close, token, say }) {

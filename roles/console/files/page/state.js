@@ -2,7 +2,7 @@
 import { WORDS, word } from './words.js'
 
 /** The document that this page knows; the server says which one it sends. */
-export const SCHEMA = 1
+export const SCHEMA = 2
 /** Seconds after which what is shown is old. */
 export const OLD = 15
 
@@ -14,6 +14,7 @@ export function unreadable(told) {
   if (told.schema !== SCHEMA) return `The head sends version ${String(told.schema).slice(0, 20)} of its state, and this page reads version ${SCHEMA}. Load the page anew; if that does not help, run site.yml.`
   const whole = typeof told.time === 'number' && LISTS.every(name => Array.isArray(told[name])) &&
     told.history && typeof told.history.series === 'object' &&
+    [told.versions?.same, told.versions?.differ, told.checks?.lines, told.checks?.findings, told.checks?.drift].every(Array.isArray) &&
     told.groups.every(one => Array.isArray(one.hosts) && Array.isArray(one.missing) && Array.isArray(one.without) && Array.isArray(one.loads) && one.proof) &&
     (told.drawing === null || (Array.isArray(told.drawing?.cables) && Array.isArray(told.drawing.boxes)))
   return whole ? '' : 'The head sends only a part of its state.'

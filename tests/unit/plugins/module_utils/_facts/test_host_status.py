@@ -128,32 +128,6 @@ def test_files_of_others_are_not_believed(tmp_path):
     assert status["serving"]["model"] == ""
 
 
-CONTAINER = ["/usr/bin/python3", "-IB", "/usr/local/lib/sparkthor/sparkthor_host", "container"]
-
-
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        ({}, ("venv", "/opt/sparkthor/venv")),
-        ({"ray.json": '{"engine": ["/srv/e/bin/python"]}'}, ("venv", "/srv/e")),
-        ({"group.json": '{"command": ["/srv/e/bin/vllm", "serve"]}'}, ("venv", "/srv/e")),
-        ({"ray.json": json.dumps({"engine": [*CONTAINER, "python"]})}, ("container", "")),
-        ({"group.json": json.dumps({"command": [*CONTAINER, "run", "vllm", "serve"]})}, ("container", "")),
-        # what an earlier executor left
-        (
-            {"ray.json": json.dumps({"engine": CONTAINER}), "group.json": '{"command": ["/srv/e/bin/vllm"]}'},
-            ("venv", "/srv/e"),
-        ),
-        ({"ray.json": '{"engine": "python"}', "group.json": "[1"}, ("venv", "/opt/sparkthor/venv")),
-    ],
-)
-def test_the_engine_is_what_the_running_programs_were_given(tmp_path, files, expected):
-    for name, text in files.items():
-        fill(tmp_path, f"etc/sparkthor/{name}", text)
-    found = host(tmp_path, {}).engine()
-    assert (found["runtime"], found["path"]) == expected
-
-
 def test_the_versions_of_an_engine_at_a_place_of_its_own(tmp_path):
     fill(tmp_path, "etc/sparkthor/ray.json", '{"engine": ["/srv/e/bin/python"]}')
     fill(tmp_path, "srv/e/.sparkthor-engine.json", '{"digest": "0123456789abcdef"}')
@@ -161,27 +135,6 @@ def test_the_versions_of_an_engine_at_a_place_of_its_own(tmp_path):
     status = host(tmp_path, {}).read()
     assert status["engine"] == {"runtime": "venv", "path": "/srv/e"}
     assert status["versions"] == {"digest": "0123456789ab", "torch": "2.13.0"}
-
-
-def test_the_versions_of_an_engine_in_a_container(tmp_path):
-    place = tmp_path / "etc/sparkthor"
-    place.mkdir(parents=True)
-    (place / "ray.json").write_text(json.dumps({"engine": [*CONTAINER, "python"]}))
-    (place / "container.json").write_text(
-        json.dumps({"image": "sha256:" + "a" * 64, "versions": {"vllm": "0.31.0", "ray": "2.60.0", "other": "1"}})
-    )
-    engine = {"vllm": "0.31.0", "ray": "2.60.0", "digest": "a" * 12}
-    assert host(tmp_path, {}).read()["versions"] == engine
-    found = host(tmp_path, {"dpkg-query": (0, "installed 1.19.0-1", "")}).read()["versions"]
-    assert found == {**engine, "container toolkit": "1.19.0-1"}
-    # removed, its settings kept
-    assert host(tmp_path, {"dpkg-query": (0, "config-files 1.19.0-1", "")}).read()["versions"] == engine
-
-
-def test_a_hosts_nics_show_their_firmware_once():
-    links = [{"firmware": "28.45.4028"}, {"firmware": "28.45.4028"}, {"firmware": ""}, {}]
-    assert host_status.HostReader.firmware(links) == {"NIC firmware": "28.45.4028"}
-    assert host_status.HostReader.firmware([]) == {}
 
 
 @pytest.mark.parametrize(

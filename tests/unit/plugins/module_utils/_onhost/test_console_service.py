@@ -23,12 +23,17 @@ CONFIG = {
 }
 
 
+CHECKS = {"doctor": None, "drift": {"taken": "1970-01-01T00:00:41Z", "count": 1, "lines": ["a1: x"]}}
+
+
 class Hands:
     """In the place of root's part."""
 
     def ask(self, what: str, **more: Any) -> Any:
         if what == "journal":
             return [(5.0, f"serving {more['group']}")]
+        if what == "checks":
+            return CHECKS
         told = {"jobs": [], "playbook": None, "keys": ["ci"], "blocked": ["ci"]}
         return {**told, "audit": [{"do": "stop", "who": "anna", "at": 9, "state": "done"}, "x"]}
 
@@ -43,7 +48,10 @@ def test_one_document_of_three_groups_and_two_heads(tmp_path: Path, monkeypatch:
     (tmp_path / "beside" / "embed" / "maintenance").write_text("stopped by anna: cables\n")
     asked: list[tuple[str, str]] = []
     pages = {
-        ("10.0.0.1", "/metrics"): "sparkthor_node_uptime_seconds 7\n",
+        (
+            "10.0.0.1",
+            "/metrics",
+        ): 'sparkthor_node_uptime_seconds 7\nsparkthor_node_version{part="kernel",version="6.8"} 1\n',
         ("10.0.0.1", "/metrics/engine"): "vllm:num_requests_running 2\n",
         ("10.0.0.2", "/metrics"): 'sparkthor_serving_state{state="loading"} 1\n',
     }
@@ -66,6 +74,10 @@ def test_one_document_of_three_groups_and_two_heads(tmp_path: Path, monkeypatch:
     assert ("10.0.0.1", "/metrics/engine/embed") in asked
     assert [(host["name"], host["answers"]) for host in found["hosts"]] == [("a1", True), ("b1", True)]
     assert [event["text"] for event in found["events"]] == ["stop done", "serving ", "serving embed"]
+    # the other host has an exporter of an earlier release, which tells no versions
+    assert (found["versions"]["same"], found["versions"]["differ"]) == (["kernel 6.8"], [])
+    assert found["checks"]["lines"] == [{"text": "drift.yml 1 min ago: 1 difference from the plan", "fine": False}]
+    assert found["checks"]["drift"] == ["a1: x"]
     json.dumps(found, allow_nan=False)
 
 

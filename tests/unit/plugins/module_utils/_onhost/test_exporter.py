@@ -96,6 +96,22 @@ def test_the_format_is_prometheus_own(host):
             assert match[1] == current
 
 
+def test_versions_are_told_and_read_seldom(tmp_path):
+    fill(tmp_path, "proc/sys/kernel/osrelease", "6.14.0\n")
+    asked = []
+
+    def run(argv):
+        asked.append(argv[0])
+        return 1, "", ""
+
+    host = exporter.ExportedHost(str(tmp_path), run)
+    for _time in range(2):
+        assert 'sparkthor_node_version{part="kernel",version="6.14.0"} 1' in host.page([]).splitlines()
+        fill(tmp_path, "proc/sys/kernel/osrelease", "7.0\n")
+    host._versions = host._versions[0], host._versions[1] - exporter.VERSIONS_FRESH - 1
+    assert 'version="7.0"' in host.page([])
+
+
 def test_a_host_without_anything(tmp_path):
     assert exporter.ExportedHost(str(tmp_path)).page([]) == ""
 

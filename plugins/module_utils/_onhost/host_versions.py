@@ -1,0 +1,159 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# runs on the host without Ansible, in the exporter:
+# pylint: disable=ansible-bad-function
+"""Which versions a host runs, and on which of them hosts differ: for status.yml, the report and the page alike.
+
+Reads files, and asks one program for the version of a package.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from .._lib import files
+from . import location, places
+from .engines import registry
+
+Runner = Callable[[list[str]], tuple[int, str, str]]
+
+CONTAINER = location.command("container")
+#: where the engine is while nothing that runs it says otherwise
+ENGINE = "/opt/sparkthor/venv"
+#: of all that an engine is made of, what two hosts must have in common and a person asks for
+ENGINE_PARTS = (*registry.PACKAGES, "ray", "torch", "nvidia-nccl-cu13", "nvidia-nccl-cu12", "transformers")
+TOOLKIT = "nvidia-container-toolkit"
+FIRMWARE = "NIC firmware"
+KERNEL, DRIVER = "kernel", "driver"
+#: how a part begins that only some hosts have by nature: what the host's serving group serves
+MODEL = "model "
+#: a Thor's kernel and driver are another vendor branch by nature, and its NIC is another one
+BY_KIND = (KERNEL, DRIVER, FIRMWARE)
+#: what makes hosts that differ equal again
+FIX = "run site.yml on all hosts"
+
+
+class HostVersions:
+    """Reads below a root folder."""
+
+    def __init__(self, run: Runner, root: str = "/") -> None:
+        self._run, self._root = run, root
+
+    def _path(self, path: str) -> str:
+        return os.path.join(self._root, path.lstrip("/"))
+
+    def _text(self, path: str) -> str:
+        try:
+            return files.read_plain(self._path(path), 1_000_000).decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+    def _json(self, path: str) -> dict[str, Any]:
+        try:
+            data = json.loads(self._text(path) or "{}")
+        except ValueError:
+            return {}
+        return data if isinstance(data, dict) else {}
+
+    def engine(self) -> dict[str, str]:
+        """What Ray and vLLM are run from here: a virtual environment and its folder, or a container."""
+        # the first is removed when Ray becomes the executor, the second stays when it is no longer
+        for path, key in (("/etc/sparkthor/group.json", "command"), ("/etc/sparkthor/ray.json", "engine")):
+            words = self._json(path).get(key)
+            program = str(words[0]) if isinstance(words, list) and words else ""
+            if isinstance(words, list) and words[: len(CONTAINER)] == CONTAINER:
+                return {"runtime": "container", "path": ""}
+            if program.startswith("/"):
+                return {"runtime": "venv", "path": os.path.dirname(os.path.dirname(program))}
+        return {"runtime": "venv", "path": ENGINE}
+
+    def parts(self, engine: Mapping[str, str]) -> dict[str, str]:
+        """Versions of the engine's parts, by the names of their metadata folders: one directory listing."""
+        found = {}
+        if engine["runtime"] == "container":
+            container = self._json("/etc/sparkthor/container.json")
+            inside = container.get("versions") or {}
+            found = {str(name): str(version) for name, version in inside.items() if name in ENGINE_PARTS}
+            found["digest"] = str(container.get("image", "")).removeprefix("sha256:")[:12]
+            return {**found, **self.toolkit()}
+        marker = self._json(f"{engine['path']}/.sparkthor-engine.json")
+        if marker.get("digest"):
+            found["digest"] = str(marker["digest"])[:12]
+        for folder in glob.glob(self._path(f"{engine['path']}/lib/python3.*/site-packages/*.dist-info")):
+            name, _sep, version = os.path.basename(folder).removesuffix(".dist-info").partition("-")
+            name = name.replace("_", "-").lower()
+            if name in ENGINE_PARTS:
+                found[name] = version
+        return found
+
+    def toolkit(self) -> dict[str, str]:
+        """Version of the package by which containers get the GPU."""
+        rc, out, _err = self._run(["dpkg-query", "--show", "--showformat=${db:Status-Status} ${Version}", TOOLKIT])
+        state, _blank, version = out.strip().partition(" ")
+        return {"container toolkit": version} if rc == 0 and state == "installed" else {}
+
+    def model(self) -> dict[str, str]:
+        """Which revision of which model this host's rank loads; nothing where no file of it says so."""
+        own = places.OWN
+        for config in (own.group, own.config):
+            told = self._json(config)
+            try:
+                name = registry.engine_of(told).config if told else ""
+            except LookupError:
+                continue
+            folder = os.path.basename(registry.named_model(self._text(f"{own.etc}/{name}")).rstrip("/")) if name else ""
+            base, mark, digest = folder.rpartition("@")
+            if mark:
+                return {f"{MODEL}{base}": digest[:12]}
+        return {}
+
+    def read(self) -> dict[str, str]:
+        """All that a running host tells by its files; an empty version is left out."""
+        devices = glob.glob(self._path("/sys/class/infiniband/*/fw_ver"))
+        found = {
+            **self.parts(self.engine()),
+            **self.model(),
+            **firmware(self._text(os.path.relpath(path, self._root)).strip() for path in devices),
+            KERNEL: self._text("/proc/sys/kernel/osrelease").strip(),
+            DRIVER: self._text("/sys/module/nvidia/version").strip(),
+        }
+        return {part: version for part, version in found.items() if version}
+
+
+def firmware(versions: Iterable[str]) -> dict[str, str]:
+    """Of all NICs of a host as one."""
+    found = sorted({version for version in versions if version})
+    return {FIRMWARE: ", ".join(found)} if found else {}
+
+
+def differing(by_host: Mapping[str, Mapping[str, str]], kinds: Collection[str]) -> dict[str, dict[str, str]]:
+    """The parts on which these hosts differ, with each host's version."""
+    seen: dict[str, dict[str, str]] = {}
+    for host, versions in by_host.items():
+        for part, version in versions.items():
+            seen.setdefault(part, {})[host] = version
+    found = {}
+    for part, told in seen.items():
+        hosts = told if part.startswith(MODEL) else by_host
+        if part in BY_KIND and len(set(kinds)) > 1:
+            continue
+        if len({told.get(host, "-") for host in hosts}) > 1:
+            found[part] = {host: told.get(host, "-") for host in hosts}
+    return found
+
+
+def difference(part: str, by_host: Mapping[str, str]) -> str:
+    """As a sentence."""
+    told = ", ".join(f"{host} {version or '-'}" for host, version in by_host.items())
+    return f"{part} differs: {told}"
+
+
+def common(versions: Mapping[str, str], different: Collection[str]) -> dict[str, str]:
+    """Of one host's versions those that all have, as far as a person asks for them."""
+    return {
+        part: version for part, version in versions.items() if version and part not in different and part != "digest"
+    }
