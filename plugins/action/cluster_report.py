@@ -56,6 +56,8 @@ class ActionModule(ClusterAction):
         runs = verify.read_history(results.read_all(os.path.join(folder, "verify"), newest))
         runs = results.runs_of_group(runs, seen.cluster)
         doctor = self._doctor(arguments["doctor"] or os.path.join(folder, "doctor.json"), bool(arguments["doctor"]))
+        if not arguments["doctor"]:
+            doctor = self._newest(doctor, seen.status)
         memory = planned.get("memory")
         benchmarks = bench.history(results.read_all(os.path.join(folder, "bench"), newest))
         benchmarks = results.runs_of_group(benchmarks, seen.cluster)
@@ -66,6 +68,14 @@ class ActionModule(ClusterAction):
             results.save(arguments["data"], {**data, "benchmarks": benchmarks}, "report_data")
         self.tell(f"the report: {path}")
         return {"changed": False, "path": path}
+
+    @staticmethod
+    def _newest(doctor: dict[str, Any] | None, status: dict[str, Any]) -> dict[str, Any] | None:
+        """The diagnosis that the controller has, or what the head keeps for its page where that is newer."""
+        kept = (status["serving"].get("checks") or {}).get("doctor")
+        if not kept or str((doctor or {}).get("time", "")) >= kept["taken"]:
+            return doctor
+        return {**kept, "time": kept["taken"]}
 
     @staticmethod
     def _doctor(path: str, wanted: bool) -> dict[str, Any] | None:

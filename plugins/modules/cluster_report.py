@@ -47,7 +47,8 @@ options:
     type: path
   doctor:
     description:
-      - For the page, the doctor's diagnosis as JSON; C(doctor.json) in the folder of results if it is left out.
+      - For the page, the doctor's diagnosis as JSON; if it is left out, C(doctor.json) in the folder of results or what
+        the head keeps of the newest one, whichever is newer.
     type: path
   data:
     description: File that takes, as JSON, everything the page is made of.

@@ -120,6 +120,24 @@ def test_every_state_in_its_words(tab: Watched, cluster: Cluster) -> None:
         (cluster.folder / "lasting" / "maintenance").unlink(missing_ok=True)
 
 
+def test_who_does_not_answer_has_no_figures_and_takes_no_message(tab: Watched, cluster: Cluster) -> None:
+    page = sign_in(tab, cluster)
+    send, figures = page.get_by_role("button", name="Send"), page.locator("#now .figures")
+    page.get_by_label("Message").fill("Hello")
+    expect(send).to_be_enabled()
+    cluster.state(**STATES["away"][0])
+    verdict(page, STATES["away"][1])
+    expect(page.locator("#now .say")).to_contain_text("Waiting for spark-03. It goes on by itself")
+    expect(figures).to_have_count(0)
+    expect(page.locator("#chat .none")).to_contain_text("Not serving: spark-03 is away. What you write here is kept")
+    expect(send).to_be_disabled()
+    # another model in its place is one that answers
+    cluster.state(**STATES["smaller"][0])
+    verdict(page, STATES["smaller"][1])
+    expect(figures).to_have_count(1)
+    expect(send).to_be_enabled()
+
+
 def test_a_load_says_how_long_it_takes_and_a_restart_what_it_costs(tab: Watched, cluster: Cluster) -> None:
     cluster.state(**STATES["loading"][0])
     page = sign_in(tab, cluster)
@@ -239,7 +257,7 @@ def test_actions_ask_before_and_tell_after(tab: Watched, cluster: Cluster) -> No
     dialog.get_by_label("Type").fill("qwen3.5-397b-a17b-nvfp4")
     stop.click()
     verdict(page, "Stopped")
-    expect(page.locator("#now .say")).to_contain_text("stopped by operates: moving the rack")
+    expect(page.locator("#now .say")).to_contain_text("Stopped by operates: moving the rack. It stays")
     page.get_by_role("button", name="Start").click()
     dialog.get_by_role("button", name="Start the group").click()
     expect(dialog).to_have_count(0)
@@ -332,6 +350,8 @@ def test_no_news_is_said_and_ends_by_itself(tab: Watched, cluster: Cluster) -> N
     page.context.set_offline(True)
     expect(page.locator("#stale")).to_contain_text("No news from spark-01", timeout=30000)
     expect(page).to_have_title(re.compile("^No news"))
+    # a wish of what may be so no more
+    expect(page.get_by_role("button", name="Drain")).to_be_disabled()
     pictures(page, "stale")
     page.context.set_offline(False)
     expect(page.locator("#stale")).to_have_count(0, timeout=15000)

@@ -98,7 +98,7 @@ def verdicts(page: Page, end: Callable[[str], bool], seconds: float) -> list[str
 
 def back(page: Page) -> list[str]:
     """Until it is not serving, and then until it is."""
-    seen = verdicts(page, lambda told: told != "Serving", 300)
+    seen = verdicts(page, lambda told: told != "Serving", 600)
     return seen + verdicts(page, lambda told: told == "Serving", LOAD)
 
 
@@ -182,6 +182,8 @@ def test_two_visitors_see_one_drain_and_its_end(anna: Page, chromium: Browser, c
     for page in (anna, other):
         verdict(page, re.compile("^Draining"))
     picture(anna, "draining")
+    # until the watchdog has said so too: a wish for a group that changes meanwhile is refused
+    anna.wait_for_timeout(6000)
     expect(other.locator("#events")).to_contain_text("a look inside", timeout=1000 * SOON)
     anna.get_by_role("button", name="Take requests again").click()
     anna.get_by_role("dialog").get_by_role("button", name="Take requests again the group").click()
@@ -208,15 +210,16 @@ def test_what_playbooks_found_is_told_by_page_and_status(anna: Page, cluster: Cl
 
 
 def test_a_playbook_restarts_the_model_in_sight(anna: Page, cluster: Cluster) -> None:
+    said = "Nothing can be changed from here until it has ended."
     with playbook(cluster, "playbooks/restart.yml") as ended:
-        expect(anna.locator("#now .fix").first).to_contain_text("restart.yml runs, by", timeout=300_000)
+        expect(anna.locator("#now .fix").first).to_contain_text(said, timeout=600_000)
         picture(anna, "playbook")
         seen = back(anna)
         assert ended().rc == 0, ended().failures
     percents = [int(found[1]) for told in seen if (found := re.search(r"(\d+) %$", told))]
     assert percents == sorted(percents)
     assert any(re.match("Loading|Starting", told) for told in seen), seen
-    expect(anna.locator("#now .fix")).not_to_contain_text("restart.yml runs", timeout=1000 * SOON)
+    expect(anna.locator("#now")).not_to_contain_text(said, timeout=120_000)
 
 
 def test_a_rank_that_is_killed_heals_without_a_reload(anna: Page, cluster: Cluster) -> None:
@@ -228,7 +231,7 @@ def test_a_rank_that_is_killed_heals_without_a_reload(anna: Page, cluster: Clust
 def test_a_host_that_loses_power_is_named_until_it_is_back(anna: Page, cluster: Cluster) -> None:
     away = cluster.hosts[-1]
     cluster.lab.off(away)
-    verdict(anna, re.compile(rf"{away} is away$"), 300)
+    verdict(anna, re.compile(rf"{away} is away$"), 900)
     expect(anna.locator("#hosts")).to_contain_text("no answer for", timeout=1000 * SOON)
     expect(anna.locator("#now .worries")).to_contain_text(f"{away} has not answered for")
     picture(anna, "host-away")

@@ -184,6 +184,6 @@ export function Chat({ models, token }) {
     <p class="small soft">Nothing is stored; the conversation ends with this tab.${turns.length ? html` <button type="button" class="quiet icon" onClick=${() => setTurns([])} disabled=${busy}>New conversation</button>` : ''}</p>
     ${model && html`<div class="end"><h3>From your programs</h3><${Command} text=${`${base}/v1`}/>
       <div><label class="vh" for="with">With</label><select id="with" value=${snippet} onChange=${event => setSnippet(event.target.value)}>${Object.keys(texts).map(name => html`<option value=${name} selected=${name === snippet}>${name}</option>`)}</select></div>
-      <div class="cmd"><code>${texts[snippet]}</code><${Copy} text=${texts[snippet]}/></div></div>`}
+      <div class="cmd long"><code>${texts[snippet]}</code><${Copy} text=${texts[snippet]}/></div></div>`}
   </section>`
 }

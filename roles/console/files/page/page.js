@@ -2,7 +2,7 @@
 import { html, render, useEffect, useRef, useState } from './vendor/preact.js'
 import { Chat, Command } from './chat.js'
 import { WORDS, word } from './words.js'
-import { OLD, VERBS, actions, clock, costs, count, disk, duration, figure, first, gib, halves, loads, named, pace, parts, tone, unreadable, verdict, worries } from './state.js'
+import { OLD, VERBS, actions, answers, clock, costs, count, disk, duration, figure, first, gib, halves, loads, named, pace, parts, sentence, tone, unreadable, verdict, worries } from './state.js'
 
 const SHAPES = {
   good: html`<circle cx="8" cy="8" r="7"/><path d="M4.6 8.3l2.3 2.3 4.5-4.9" fill="none" stroke="var(--panel)" stroke-width="1.9" stroke-linecap="round" stroke-linejoin="round"/>`,
@@ -31,7 +31,7 @@ function useNews(token, leave) {
         const answer = await fetch('state', { headers: { Authorization: `Bearer ${token}` }, signal: abort, cache: 'no-store' })
         if (over) return
         if (answer.status === 401) return leave('This key is not known here, or may not see this page. Keys have 16 characters or more; a key that was ended with keys.yml is refused like any other.')
-        if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).error || `the head answers ${answer.status}`)
+        if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).error || `The head answers ${answer.status}.`)
         const told = await answer.json()
         if (over) return
         const amiss = unreadable(told)
@@ -82,7 +82,7 @@ function Gate({ problem, enter }) {
 const Figure = ({ name, value, unit, usual }) => html`<div><dt>${name}</dt><dd>${value} <small>${unit}</small></dd><dd class="usual">${usual}</dd></div>`
 
 function Figures({ group }) {
-  if (!['serving', 'draining', 'degraded'].includes(group.state)) return null
+  if (!answers(group) && group.state !== 'draining') return null
   return html`<dl class="figures">
     <${Figure} name="Tokens a second" value=${figure(group.tokens_per_second)} unit="" usual=${group.accepted === null ? 'of all answers together' : `${figure(group.accepted * 100)} % of drafted tokens accepted`}/>
     <${Figure} name="Requests" value=${figure(group.running)} unit="running" usual=${group.waiting ? `${figure(group.waiting)} wait` : 'none waits'}/>
@@ -90,13 +90,13 @@ function Figures({ group }) {
     <${Figure} name="Cache in use" value=${group.cache === null ? '—' : figure(group.cache * 100)} unit=${group.cache === null ? '' : '%'} usual=${group.answers ? `${group.answers.right} of ${group.answers.asked} simple tasks right after the start` : ''}/></dl>`
 }
 
-function Now({ doc, group, now, ask, pin }) {
+function Now({ doc, group, now, ask, pin, stale }) {
   const told = verdict(group, now)
   const others = doc.groups.filter(one => one !== group)
   const worried = doc.hosts.flatMap(worries)
   const loading = ['loading', 'starting'].includes(group.state)
   return html`<section id="now" aria-labelledby="v"><div class="verdict"><div role="status"><div class=${`state tone-${tone(told.shape)}`}><${Shape} name=${told.shape}/><h1 id="v">${doc.groups.length > 1 ? `${group.name}: ` : ''}${told.verdict}</h1></div><p class="say">${told.say}</p></div>
-    <div class="acts">${actions(group).map((verb, index) => html`<button type="button" class=${index === 0 && ['start', 'wake', 'resume'].includes(verb) ? 'main' : ''} onClick=${() => ask({ verb, group })}>${VERBS[verb].name}${VERBS[verb].typed ? '…' : ''}</button>`)}</div></div>
+    <div class="acts">${actions(group).map((verb, index) => html`<button type="button" class=${index === 0 && ['start', 'wake', 'resume'].includes(verb) ? 'main' : ''} disabled=${stale} onClick=${() => ask({ verb, group })}>${VERBS[verb].name}${VERBS[verb].typed ? '…' : ''}</button>`)}</div></div>
     ${loading && html`<div class="panel load"><div role="progressbar" aria-label="Loading" aria-valuemin="0" aria-valuemax="100" aria-valuenow=${group.percent ?? 0}><div class="bar2" style=${{ '--f': `${group.percent ?? 0}%` }}><i></i></div></div><p class="says mono">${group.progress}</p>${group.loads.length > 0 && html`<p class="says small">${loads(group)}</p>`}</div>`}
     ${doc.playbook && html`<div class="fix tone-busy"><p><b>${doc.playbook.play}</b> runs, by ${doc.playbook.owner}. Nothing can be changed from here until it has ended.</p></div>`}
     ${doc.jobs.filter(job => job.state !== 'done' || now - job.at < 60).slice(0, 2).map(job => html`<div key=${job.id} class=${`fix tone-${job.state === 'failed' ? 'bad' : job.state === 'done' ? 'good' : 'busy'}`}><p role="status"><b>${VERBS[job.do]?.name || job.do}${job.key ? ` ${job.key}` : ''}</b> ${job.state === 'running' ? `goes on for ${duration(now - job.at)}` : job.state}, asked for by ${job.who}${job.text ? `: ${job.text}` : ''}</p></div>`)}
@@ -114,8 +114,8 @@ function HostRow({ host, groups }) {
   const old = !host.answers
   return html`<tr class=${old ? 'away' : ''}><th scope="row" class="host"><b>${host.name}</b><span class="small soft">${old ? (host.age === null ? 'has not answered yet' : `no answer for ${duration(host.age)}`) : host.uptime !== null && host.uptime < 3600 ? `up ${duration(host.uptime)}` : host.address}</span></th>
     <td class="memory" data-name="Memory">${memory ? html`<div class="mem" role="img" aria-label=${`${gib(memory.left)} GiB left of ${gib(memory.total)}`}>${parts(host, groups).map(([kind, bytes]) => html`<i key=${kind} class=${kind} style=${{ '--w': share(bytes, memory.total) }}></i>`)}</div><span class="small soft">${gib(memory.left)} GiB left of ${gib(memory.total)}</span>` : '—'}</td>
-    <td data-name="GPU">${gpus.length ? gpus.map(gpu => html`<div key=${gpu.gpu}>${gpu.share === undefined ? '—' : `${figure(gpu.share * 100)} %`} <span class="soft small">${gpu.celsius === undefined ? '' : `· ${figure(gpu.celsius)} °C`}${gpu.watts === undefined ? '' : ` · ${figure(gpu.watts)} W`}${gpu.hertz === undefined ? '' : ` · ${figure(gpu.hertz / 1e6)} MHz`}</span></div>`) : '—'}</td>
-    <td data-name="Links">${(host.links || []).map(link => html`<div class="small" key=${link.netdev}>${link.up ? '' : '✕ '}${link.netdev} <span class="soft">${link.up ? (pace(link.bytes)) : 'no carrier'}</span></div>`)}</td>
+    <td data-name="GPU">${gpus.length ? gpus.map(gpu => html`<div key=${gpu.gpu}>${gpu.share === undefined ? '—' : `${figure(gpu.share * 100)} %`} <span class="soft small">${gpu.celsius === undefined ? '' : ` ${figure(gpu.celsius)} °C`}${gpu.watts === undefined ? '' : ` · ${figure(gpu.watts)} W`}${gpu.hertz === undefined ? '' : ` · ${figure(gpu.hertz / 1e6)} MHz`}</span></div>`) : '—'}</td>
+    <td data-name="Links" class="links">${(host.links || []).map(link => html`<div class="small" key=${link.netdev}>${link.up ? '' : '✕ '}${link.netdev} <span class="soft">${link.up ? (pace(link.bytes)) : 'no carrier'}</span></div>`)}</td>
     <td data-name="Disk">${room ? html`<div class="mem thin" role="img" aria-label=${`${disk(room.left)} left of ${disk(room.total)}`}><i class=${room.left < 50e9 ? 'x' : 'f'} style=${{ '--w': share(room.total - room.left, room.total) }}></i></div><span class="small soft">${disk(room.left)} left</span>` : '—'}</td></tr>`
 }
 
@@ -137,9 +137,10 @@ const PARTS = { w: 'weights', k: 'KV cache', b: 'buffers and graphs', o: 'the re
 function Hosts({ doc }) {
   const answer = doc.hosts.filter(host => host.answers).length
   const closed = doc.hosts.filter(host => host.firewall).length
+  const shown = new Set(doc.hosts.flatMap(host => host.memory ? parts(host, doc.groups).filter(([, bytes]) => bytes > 0).map(([kind]) => kind) : []))
   return html`<section id="hosts" aria-labelledby="h2h"><header><h2 id="h2h">Hosts</h2><span class="small soft">${answer} of ${doc.hosts.length} answer${closed ? `, firewall closed on ${closed}` : ''}</span></header>
     <table class="rows"><caption class="vh">Memory, GPU, links and disk of each host</caption><thead><tr><th scope="col">Host</th><th scope="col">Memory, GPU and system share it</th><th scope="col">GPU</th><th scope="col">Fabric, ${doc.topology}</th><th scope="col">Disk for models</th></tr></thead><tbody>${doc.hosts.map(host => html`<${HostRow} key=${host.name} host=${host} groups=${doc.groups}/>`)}</tbody></table>
-    ${doc.hosts.some(host => host.planned) && html`<p class="legend">${Object.entries(PARTS).map(([kind, name]) => html`<span key=${kind}><i class=${kind}></i>${name}</span>`)}<span>The sum is measured, its parts are planned.</span></p>`}
+    ${doc.hosts.some(host => host.planned) && html`<p class="legend">${Object.entries(PARTS).filter(([kind]) => shown.has(kind)).map(([kind, name]) => html`<span key=${kind}><i class=${kind}></i>${name}</span>`)}<span>The sum is measured, its parts are planned.</span></p>`}
     <${Fabric} doc=${doc}/><${Alike} doc=${doc}/></section>`
 }
 
@@ -149,7 +150,7 @@ function Alike({ doc }) {
   const why = checks.findings.length || checks.drift.length
   return html`<div class="alike"><h3>Versions and checks</h3><ul class="worries">
     ${versions.differ.map(text => html`<li key=${text}><${Shape} name="warn" toned/><span>${text}. <span class="soft">Fix: ${versions.fix}.</span></span></li>`)}
-    ${versions.differ.length === 0 && versions.same.length > 0 && html`<li><${Shape} name="good" toned/><span>${doc.hosts.length > 1 ? 'The hosts that answer run the same' : 'This host runs'}: <span class="soft">${versions.same.join(', ')}.</span></span></li>`}
+    ${versions.same.length > 0 && html`<li><${Shape} name="good" toned/><span>${versions.differ.length > 0 ? 'Otherwise the same' : doc.hosts.length > 1 ? 'The hosts that answer run the same' : 'This host runs'}: <span class="soft">${versions.same.join(', ')}.</span></span></li>`}
     ${checks.lines.map(({ text, fine }) => html`<li key=${text}><${Shape} name=${fine ? 'good' : 'warn'} toned/><span>${text}</span></li>`)}
     ${checks.lines.length === 0 && html`<li class="soft"><${Shape} name="dot" toned/><span>Neither doctor.yml nor drift.yml has looked since the page is here.</span></li>`}</ul>
     ${why > 0 && html`<details open=${checks.findings.some(one => one.severity === 'error')}><summary>What they found, and how to fix it</summary><ul class="found">
@@ -296,17 +297,17 @@ function Page() {
     <p><button type="button" onClick=${() => leave('')}>Another key</button></p></div></main>`
   const ask = stale ? () => {} : one => setWish({ ...one, right: news.right })
   const models = doc.groups.filter(one => one.model).map(one => ({ name: one.name, model: one.model,
-    waits: ['serving', 'degraded'].includes(one.state) || (one.state === 'asleep' && one.on_demand) ? '' : `${verdict(one, head).verdict}.` }))
+    waits: answers(one) || (one.state === 'asleep' && one.on_demand) ? '' : `${verdict(one, head).verdict}.` }))
   return html`<a class="skip" href="#now">Skip to the state</a>
   <header class="bar"><div><span class="who">${doc.host} <span>${count(doc.hosts.length, 'host')}, ${doc.topology}</span></span>
     <nav aria-label="Sections"><ul>${SECTIONS.map(name => html`<li key=${name}><a href=${`#${name}`}>${name[0].toUpperCase() + name.slice(1)}</a></li>`)}</ul></nav>
     <div class="right"><span class=${stale ? 'live old' : 'live'}><i></i><span>${duration(age)} ago</span></span><span class="key soft">${news.key}, may ${news.right}</span>
     <button type="button" class="quiet icon" onClick=${dark} aria-label="Light or dark">◐</button><button type="button" class="quiet" onClick=${() => leave('')}>Sign out</button></div></div></header>
   <main id="main">
-    ${stale && html`<section id="stale" class="fix tone-bad"><p role="alert"><b>No news from ${doc.host} for ${duration(age)}.</b> What you see is from ${clock(doc.time)}. ${news.problem} The page asks again by itself; serving does not depend on it.</p></section>`}
+    ${stale && html`<section id="stale" class="fix tone-bad"><p role="alert"><b>No news from ${doc.host} for ${duration(age)}.</b> What you see is from ${clock(doc.time)}. ${sentence(news.problem)} The page asks again by itself; serving does not depend on it.</p></section>`}
     ${pinned && group && group.name !== pinned && html`<section class="fix tone-warn"><p role="status"><b>${pinned}</b> is not a serving group of this cluster any more. <button type="button" class="quiet" onClick=${() => pin('')}>Understood</button></p></section>`}
-    ${group ? html`<${Now} doc=${doc} group=${group} now=${head} pin=${pin} ask=${ask}/>` : html`<section id="now"><h1>${WORDS.absent}</h1><p class="say">site.yml sets up what the inventory wants to be served.</p></section>`}
-    <${Hosts} doc=${doc}/><${Chat} models=${models} token=${token}/><${Traffic} doc=${doc} right=${news.right} own=${news.key} ask=${ask}/>${group && html`<${Events} doc=${doc} group=${group} token=${token}/>`}
+    ${group ? html`<${Now} doc=${doc} group=${group} now=${head} pin=${pin} ask=${ask} stale=${stale}/>` : html`<section id="now"><h1>${WORDS.absent}</h1><p class="say">site.yml sets up what the inventory wants to be served.</p><${Command} text="ansible-playbook site.yml -i INVENTORY -K"/></section>`}
+    <div class="cols"><${Hosts} doc=${doc}/><${Chat} models=${models} token=${token}/><${Traffic} doc=${doc} right=${news.right} own=${news.key} ask=${ask}/>${group && html`<${Events} doc=${doc} group=${group} token=${token}/>`}</div>
     <${Elsewhere} doc=${doc}/>
     <footer><span>sparkthor.cluster ${doc.release}</span><span>state of ${clock(doc.time)}</span></footer></main>
   ${toast && html`<div class="toast" role="status">${toast}</div>`}

@@ -78,7 +78,7 @@ export function parts(host, groups) {
   const { memory, planned } = host
   const used = memory.total - memory.left
   const own = groups.filter(one => one.hosts.includes(host.name))
-  if (!planned || own.length !== 1) return [['w', used]]
+  if (!planned || own.length !== 1) return [[own.length ? 'w' : 'o', used]]
   const { state } = own[0]
   const wanted = [['w', planned.weights], ['k', planned.cache], ['b', planned.overhead]]
   const whole = planned.weights + planned.cache + planned.overhead
@@ -102,6 +102,9 @@ export function halves(doc) {
       words: told.length ? pace(bytes) : null }
   })
 }
+
+/** With a capital and a full stop. */
+export const sentence = text => `${text.slice(0, 1).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) || !text ? '' : '.'}`
 
 /** What a group is doing: `shape`, `title` for the tab, `verdict`, and `say`, one or two sentences. */
 export function verdict(group, now) {
@@ -128,21 +131,21 @@ export function verdict(group, now) {
       return { shape: 'drain', title: own, verdict: `${own}: ${count((group.running || 0) + (group.waiting || 0), 'request')} left`,
         say: 'New requests get 503 with Retry-After. Those that run may end.' }
     case 'restarting':
-      return { shape: 'busy', title: own, verdict: own, say: `${group.detail || 'The watchdog restarts the group.'} ${asked}` }
+      return { shape: 'busy', title: own, verdict: own, say: `${sentence(group.detail || 'The watchdog restarts the group')} ${asked}` }
     case 'degraded':
-      if (group.healthy) return { shape: 'warn', title: own, verdict: own, say: `${group.detail || group.line} The full model starts again when all hosts are back.` }
+      if (group.healthy) return { shape: 'warn', title: own, verdict: own, say: `${sentence(group.detail || group.line)} The full model starts again when all hosts are back.` }
       return { shape: 'away', title: own, verdict: group.missing.length ? `${own}: ${list(group.missing)} ${group.missing.length > 1 ? 'are' : 'is'} away` : own,
-        say: `${group.detail || group.line} It goes on by itself when all hosts are back.` }
+        say: `${sentence(group.detail || group.line)} It goes on by itself when all hosts are back.` }
     case 'stopped':
-      return { shape: 'idle', title: own, verdict: own, say: `${group.stopped || group.detail || 'Somebody stopped it'}. It stays stopped, also after reboots, until somebody starts it.` }
+      return { shape: 'idle', title: own, verdict: own, say: `${sentence(group.stopped || group.detail || 'Somebody stopped it')} It stays stopped, also after reboots, until somebody starts it.` }
     case 'asleep':
-      return { shape: 'moon', title: own, verdict: own, say: group.stopped ? `${group.stopped}.` : `${model} starts when it is asked for.` }
+      return { shape: 'moon', title: own, verdict: own, say: group.stopped ? sentence(group.stopped) : `${model} starts when it is asked for.` }
     case 'maintenance':
-      return { shape: 'idle', title: own, verdict: own, say: group.detail || group.line }
+      return { shape: 'idle', title: own, verdict: own, say: sentence(group.detail || group.line) }
     case 'unknown':
       return { shape: 'away', title: own, verdict: own, say: `${group.problem} On the head, journalctl -u ${group.id ? `sparkthor-watchdog-${group.id}` : 'sparkthor-watchdog'} has more.` }
     default:
-      return { shape: group.healthy ? 'good' : 'warn', title: own, verdict: own, say: group.detail || group.line }
+      return { shape: group.healthy ? 'good' : 'warn', title: own, verdict: own, say: sentence(group.detail || group.line) }
   }
 }
 
@@ -156,15 +159,18 @@ export function first(groups) {
 export function worries(host) {
   const found = []
   if (host.age === null) return [`${host.name} has not answered yet`]
-  if (!host.answers) return [`${host.name} has not answered for ${duration(host.age)}`]
-  if (host.disk && host.disk.left < 50e9) found.push(`${host.name} has ${disk(host.disk.left)} left on the disk of the models; a start writes about 20 GB`)
+  if (!host.answers) return [`${host.name} has not answered for ${duration(host.age)}: look at its power and its cable`]
+  if (host.disk && host.disk.left < 50e9) found.push(`${host.name} has ${disk(host.disk.left)} left on the disk of the models; a start writes about 20 GB: playbooks/models.yml removes models`)
   const down = (host.links || []).filter(link => !link.up).map(link => link.netdev)
-  if (down.length) found.push(`${host.name} has no carrier on ${list(down)}`)
+  if (down.length) found.push(`${host.name} has no carrier on ${list(down)}: look at the plugs at both ends`)
   for (const gpu of host.gpus || []) if (gpu.slowed) found.push(`${host.name}: ${list(gpu.slowed)} slows GPU ${gpu.gpu} down`)
-  if (host.firewall === false) found.push(`${host.name}: the firewall is not the wanted one`)
+  if (host.firewall === false) found.push(`${host.name}: the firewall is not the wanted one: run site.yml`)
   if (host.gpus && !host.gpus.length) found.push(`${host.name} shows no GPU`)
   return found
 }
+
+/** Whether it takes requests: a smaller model in the place of its own counts. */
+export const answers = group => group.state === 'serving' || (group.state === 'degraded' && group.healthy)
 
 /** What may be done with a group in its state: verbs, the first one is the one to offer. */
 export function actions(group) {

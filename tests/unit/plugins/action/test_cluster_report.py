@@ -61,3 +61,16 @@ def test_a_diagnosis_is_taken_in_where_there_is_one(tmp_path: Path) -> None:
         read(str(path), wanted=False)
     path.write_text('{"findings": []}', encoding="utf-8")
     assert read(str(path), wanted=False) == {"findings": []}
+
+
+def test_the_newer_diagnosis_is_shown() -> None:
+    newest = cluster_report.ActionModule._newest
+    kept = {"taken": "2026-11-21T08:00:00Z", "findings": []}
+    status = {"serving": {"checks": {"doctor": kept, "drift": None}}}
+    for older in (None, {"time": "2026-11-20T08:00:00Z"}, {}):
+        assert newest(older, status) == {**kept, "time": kept["taken"]}
+    newer = {"time": "2026-11-22T08:00:00Z"}
+    assert newest(newer, status) == newer
+    for nothing in ({"serving": {}}, {"serving": {"checks": {"doctor": None, "drift": None}}}):
+        assert newest(None, nothing) is None
+        assert newest(newer, nothing) == newer

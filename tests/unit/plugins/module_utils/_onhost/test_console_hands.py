@@ -194,6 +194,13 @@ def test_a_block_that_is_not_taken_undoes_no_other(tmp_path: Path) -> None:
     assert (first["state"], second["state"], hands.blocked()) == ("failed", "done", ["max"])
 
 
+def test_the_page_may_ask_for_what_playbooks_found(made: tuple[console_hands.ConsoleHands, Moved]) -> None:
+    hands, _moved = made
+    hands.checks = lambda: {"doctor": None, "drift": None}
+    guard = console_hands.ConsoleGuard(hands, watchdog_hands.Hands())
+    assert guard.answer({"do": "checks"}) == {"doctor": None, "drift": None}
+
+
 def test_a_service_that_wakes_nobody_is_said(tmp_path: Path) -> None:
     with pytest.raises(control.ControlError, match="sparkthor-on-demand"):
         console_hands.wake("embed", str(tmp_path / "wake.sock"))

@@ -13,6 +13,8 @@ import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import evidence, host_status
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import shape, told
 
+from tests.unit import honest_host
+
 
 def nothing_installed(argv: list[str]) -> tuple[int, str, str]:
     return 127, "", f"{argv[0]}: not found"
@@ -120,6 +122,9 @@ def test_addresses(value: str) -> None:
         (told.a_time, told.TIME_LIMIT),
         (told.a_number_as_text, "nan"),
         (told.a_number_as_text, ""),
+        (told.a_moment, "9999-99-99T99:99:99Z"),
+        (told.a_moment, "2026-11-21 08:00:00Z"),
+        (told.a_moment, 1790000000),
     ],
 )
 def test_what_is_none(test: Any, value: Any) -> None:
@@ -132,3 +137,14 @@ def test_a_gate_that_could_not_ask_says_why_and_nothing_else() -> None:
     shape.check({"configured": True, "cluster": {"healthy": False, "reason": "no answer"}}, form)
     with pytest.raises(shape.Misshapen):
         shape.check({"configured": True, "cluster": {"healthy": False, "reason": "x", "alive": 5}}, form)
+
+
+def test_what_a_head_keeps_of_playbooks_has_a_form() -> None:
+    kept = honest_host.CHECKS
+    shape.check(kept, told.CHECKS)
+    shape.check({"doctor": None, "drift": None}, told.CHECKS)
+    for amiss in ({"taken": "now"}, {"errors": -1}, {"errors": "1"}, {"findings": {}}, {"findings": ["x"]}):
+        with pytest.raises(shape.Misshapen):
+            shape.check({**kept, "doctor": {**kept["doctor"], **amiss}}, told.CHECKS)
+    with pytest.raises(shape.Misshapen):
+        shape.check({**kept, "drift": {**kept["drift"], "lines": [7]}}, told.CHECKS)

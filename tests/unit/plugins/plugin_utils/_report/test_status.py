@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import screen, status
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import page, screen, status
 
 from tests.unit.plugins.plugin_utils._report.captured_status import GROUPS, HOSTS, NOW, made, texts, variables
 
@@ -216,6 +218,19 @@ def test_the_endpoint_is_the_one_that_answers(outcomes):
         assert document["serving"]["endpoint"] == f"{scheme}://10.110.1.11:8000/v1"
         assert document["serving"]["page"] == f"{scheme}://10.110.1.11:8000/console/"
         assert ("SHA-256 AB:CD" in screen.render(document)) is tls
+
+
+def test_what_the_head_keeps_of_doctor_and_drift_is_a_line_each(outcomes):
+    facts = outcomes["spark-01"]["status"]
+    taken = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(facts["time"] - 7300))
+    doctor = {"taken": taken, "errors": 1, "warnings": 2, "findings": []}
+    facts["serving"]["checks"] = {"doctor": doctor, "drift": {"taken": taken, "count": 0, "lines": []}}
+    document = made(outcomes)
+    lines = screen.render(document).splitlines()
+    assert "  doctor.yml 2 h ago: 1 error, 2 warnings" in lines
+    assert "  drift.yml 2 h ago: as the plan wants it" in lines
+    assert document["serving"]["checks"]["doctor"] == doctor
+    assert "<p>doctor.yml 2 h ago: 1 error, 2 warnings</p>" in page.page(document, [], None, None)
 
 
 def on_another_nic(outcomes, topology):
