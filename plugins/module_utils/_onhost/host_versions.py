@@ -73,22 +73,22 @@ class HostVersions:
 
     def parts(self, engine: Mapping[str, str]) -> dict[str, str]:
         """Versions of the engine's parts, by the names of their metadata folders: one directory listing."""
-        found = {}
+        parts_read = {}
         if engine["runtime"] == "container":
             container = self._json("/etc/sparkthor/container.json")
             inside = container.get("versions") or {}
-            found = {str(name): str(version) for name, version in inside.items() if name in ENGINE_PARTS}
-            found["digest"] = str(container.get("image", "")).removeprefix("sha256:")[:12]
-            return {**found, **self.toolkit()}
+            parts_read = {str(name): str(version) for name, version in inside.items() if name in ENGINE_PARTS}
+            parts_read["digest"] = str(container.get("image", "")).removeprefix("sha256:")[:12]
+            return {**parts_read, **self.toolkit()}
         marker = self._json(f"{engine['path']}/.sparkthor-engine.json")
         if marker.get("digest"):
-            found["digest"] = str(marker["digest"])[:12]
+            parts_read["digest"] = str(marker["digest"])[:12]
         for folder in glob.glob(self._path(f"{engine['path']}/lib/python3.*/site-packages/*.dist-info")):
             name, _sep, version = os.path.basename(folder).removesuffix(".dist-info").partition("-")
             name = name.replace("_", "-").lower()
             if name in ENGINE_PARTS:
-                found[name] = version
-        return found
+                parts_read[name] = version
+        return parts_read
 
     def toolkit(self) -> dict[str, str]:
         """Version of the package by which containers get the GPU."""
@@ -136,14 +136,14 @@ def differing(by_host: Mapping[str, Mapping[str, str]], kinds: Collection[str]) 
     for host, versions in by_host.items():
         for part, version in versions.items():
             seen.setdefault(part, {})[host] = version
-    found = {}
+    different = {}
     for part, told in seen.items():
         hosts = told if part.startswith(MODEL) else by_host
         if part in BY_KIND and len(set(kinds)) > 1:
             continue
         if len({told.get(host, "-") for host in hosts}) > 1:
-            found[part] = {host: told.get(host, "-") for host in hosts}
-    return found
+            different[part] = {host: told.get(host, "-") for host in hosts}
+    return different
 
 
 def difference(part: str, by_host: Mapping[str, str]) -> str:
