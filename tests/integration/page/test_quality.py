@@ -86,7 +86,7 @@ def test_no_state_keeps_anybody_out(open_tab: Watched, cluster: Cluster) -> None
     cluster.state("serving")
     cluster.hosts["spark-02"] = exporter_page(20000000000, link=0)
     verdict(page, "Serving")
-    expect(page.locator(".worries")).to_contain_text("no carrier", timeout=15000)
+    expect(page.locator("#now .worries")).to_contain_text("no carrier", timeout=15000)
     page.get_by_label("Message").fill("The capital of France?")
     page.keyboard.press("Enter")
     expect(page.locator("#chat .it")).to_contain_text("Paris")
