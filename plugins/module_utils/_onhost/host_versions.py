@@ -21,7 +21,7 @@ from .engines import registry
 
 Runner = Callable[[list[str]], tuple[int, str, str]]
 
-CONTAINER = location.command("container")
+CONTAINER, LAUNCH = location.command("container"), location.command("launch")
 #: where the engine is while nothing that runs it says otherwise
 ENGINE = "/opt/sparkthor/venv"
 #: of all that an engine is made of, what two hosts must have in common and a person asks for
@@ -64,6 +64,9 @@ class HostVersions:
         # the first is removed when Ray becomes the executor, the second stays when it is no longer
         for path, key in (("/etc/sparkthor/group.json", "command"), ("/etc/sparkthor/ray.json", "engine")):
             words = self._json(path).get(key)
+            if isinstance(words, list) and words[: len(LAUNCH)] == LAUNCH and "--" in words:
+                # what gives the engine its secrets, and then becomes it
+                words = words[words.index("--") + 1 :]
             program = str(words[0]) if isinstance(words, list) and words else ""
             if isinstance(words, list) and words[: len(CONTAINER)] == CONTAINER:
                 return {"runtime": "container", "path": ""}

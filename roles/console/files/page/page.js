@@ -127,7 +127,7 @@ function Fabric({ doc }) {
   const cut = cables.filter(one => one.cut).map(one => one.name)
   const [wide, high] = [drawing.box_width, drawing.box_height]
   return html`<div class="fabric"><svg viewBox=${`0 0 ${drawing.width} ${drawing.height}`} role="img" aria-label=${`${drawing.told}: ${cut.length ? `no carrier on ${cut.join(', ')}` : 'each known cable has its carrier'}`}>
-    ${cables.map(({ name, line, label, cut: broken, words }) => html`<g key=${name}><line class=${broken ? 'cut' : words === null ? 'dim' : 'cable'} x1=${line[0]} y1=${line[1]} x2=${line[2]} y2=${line[3]}/><text class=${broken ? 'l bad' : 'l'} x=${label[0]} y=${label[1]} text-anchor=${label[2]}>${broken ? '✕ no carrier' : words}</text></g>`)}
+    ${cables.map(({ name, line, label, cut: broken, words, text }) => html`<g key=${name}><line class=${broken ? 'cut' : words === null ? 'dim' : 'cable'} x1=${line[0]} y1=${line[1]} x2=${line[2]} y2=${line[3]}/><text class=${broken ? 'l bad' : 'l'} x=${label[0]} y=${label[1]} text-anchor=${label[2]}>${text}</text></g>`)}
     ${drawing.middle && html`<rect class="box" x=${drawing.middle[0] - 270} y=${drawing.middle[1] - 26} width="540" height="52" rx="9"/><text class="m" x=${drawing.middle[0]} y=${drawing.middle[1] + 6} text-anchor="middle">${drawing.middle_name}</text>`}
     ${drawing.boxes.map(box => { const silent = !doc.hosts.find(one => one.name === box.host)?.answers; return html`<g key=${box.host}><rect class=${silent ? 'boxbad' : 'box'} x=${box.x - wide / 2} y=${box.y - high / 2} width=${wide} height=${high} rx="9"/><text class="m" x=${box.x} y=${box.y} text-anchor="middle">${box.host}</text><text class="s" x=${box.x} y=${box.y + 24} text-anchor="middle">${silent ? 'no answer' : box.words}</text></g>` })}</svg></div>`
 }

@@ -95,11 +95,18 @@ export const pace = bytes => bytes === null ? 'up' : bytes < 12500000 ? 'idle' :
 /** Each half of a cable with what its ends say: `cut`, and `words` (null where neither end has told). */
 export function halves(doc) {
   const of = ([host, netdev]) => (doc.hosts.find(one => one.name === host && one.answers)?.links || []).find(one => one.netdev === netdev)
-  return doc.drawing.cables.map(({ line, label, ends }) => {
+  const placed = []
+  return doc.drawing.cables.map(({ line, label: [x, high, side], ends }) => {
     const told = ends.map(of).filter(one => one)
     const bytes = Math.max(0, ...told.map(one => one.bytes || 0))
-    return { line, label, name: ends.map(end => end.join(' ')).join(' to '), cut: told.some(one => !one.up),
-      words: told.length ? pace(bytes) : null }
+    const cut = told.some(one => !one.up)
+    const words = told.length ? pace(bytes) : null
+    // both halves of a cable to a switch have their words in one place: the same is said once, others stand below
+    const text = cut ? '✕ no carrier' : words
+    const near = placed.filter(one => Math.abs(one.x - x) < 90 && Math.abs(one.high - high) < 18)
+    if (!near.length) placed.push({ x, high, text })
+    return { line, label: [x, near.length ? high + 18 : high, side], text: near.some(one => one.text === text) ? '' : text,
+      name: ends.map(end => end.join(' ')).join(' to '), cut, words }
   })
 }
 

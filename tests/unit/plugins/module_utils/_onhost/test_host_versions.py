@@ -22,6 +22,7 @@ def nothing(argv):
 
 
 CONTAINER = ["/usr/bin/python3", "-IB", "/usr/local/lib/sparkthor/sparkthor_host", "container"]
+LAUNCH = [*CONTAINER[:-1], "launch"]
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,9 @@ CONTAINER = ["/usr/bin/python3", "-IB", "/usr/local/lib/sparkthor/sparkthor_host
         ({}, ("venv", "/opt/sparkthor/venv")),
         ({"ray.json": '{"engine": ["/srv/e/bin/python"]}'}, ("venv", "/srv/e")),
         ({"group.json": '{"command": ["/srv/e/bin/vllm", "serve"]}'}, ("venv", "/srv/e")),
+        ({"group.json": json.dumps({"command": [*LAUNCH, "--file=x", "--", "/srv/e/bin/vllm"]})}, ("venv", "/srv/e")),
+        ({"group.json": json.dumps({"command": [*LAUNCH, "--file=x", "--", *CONTAINER, "run"]})}, ("container", "")),
+        ({"group.json": json.dumps({"command": LAUNCH})}, ("venv", "/usr")),
         ({"ray.json": json.dumps({"engine": [*CONTAINER, "python"]})}, ("container", "")),
         ({"group.json": json.dumps({"command": [*CONTAINER, "run", "vllm", "serve"]})}, ("container", "")),
         # what an earlier executor left
