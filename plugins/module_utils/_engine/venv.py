@@ -47,6 +47,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import write_atomic
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry as engines
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import free_bytes
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import parse_manifest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Store, private_store
@@ -585,9 +586,7 @@ def _made(folder: str) -> float:
 def interesting(versions: Mapping[str, str]) -> dict[str, str]:
     """The versions people ask for."""
     names = (
-        "vllm",
-        "sglang",
-        "llama-cpp-programs",
+        *(one.packages[0] for one in engines.ENGINES.values() if one.packages),
         "ray",
         "torch",
         "transformers",

@@ -82,6 +82,7 @@ _PROGRAMS = (
     *((one.name, one.command_line) for one in registry.ENGINES.values()),
     ("worker", re.compile("^(?:ray::|" + "|".join(re.escape(title) for title in registry.TITLES) + ")")),
 )
+_KEY_VARIABLES = tuple(one.key_variable for one in registry.ENGINES.values() if one.key_variable)
 #: distributions that must be the same on all hosts
 _EQUAL = ("ray", "torch", "nvidia-nccl-cu13", "nvidia-nccl-cu12", *registry.PACKAGES)
 #: names or images of containers that may be an engine's; a dot for what some write as a dash
@@ -124,6 +125,12 @@ def newest(text: str, limit: int) -> str:
     cut = text[-limit:]
     start = re.search(r"\n", cut) or re.search(r"\s", cut)
     return cut[start.end() :] if start else ""
+
+
+def _key_state(environment: Mapping[str, str]) -> str:
+    """Whether a variable with an engine's key is ``set`` or ``empty``; empty where there is none."""
+    given = [environment[name] for name in _KEY_VARIABLES if name in environment]
+    return "" if not given else "set" if any(given) else "empty"
 
 
 class Collector:
@@ -241,11 +248,9 @@ class Collector:
                 "program": program,
                 "argv": [word[:300] for word in _mask.masked(argv, self._hidden)][:120],
                 "env": {key: self.mask(value)[:300] for key, value in environment.items() if _ENVIRONMENT.match(key)},
-                "api_key": "" if "VLLM_API_KEY" not in environment else "empty",
+                "api_key": _key_state(environment),
                 "memlock": self._memlock(pid),
             }
-            if environment.get("VLLM_API_KEY"):
-                entry["api_key"] = "set"
             seen = self._of_process(pid, "etc/nccl.conf")
             if seen is not None and seen != host_conf:
                 entry["nccl_conf"] = _nccl.effective(seen.encode())

@@ -37,6 +37,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     rank_link,
     serving,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry as engines
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import base_of
 
 #: how many configurations are kept at most
@@ -241,6 +242,14 @@ def _engines(past: Kept, folder: str) -> tuple[list[str], str]:
     return environments, str(image or "")
 
 
+def _of_other_engines(one: Kept) -> dict[str, Item]:
+    """Configurations of engines that this one did not serve with: what served since has left them, and they go."""
+    names = [engine.config for engine in engines.ENGINES.values() if engine.config]
+    folders = {os.path.dirname(path) for path, item in one.items.items() if item.digest and path.endswith(tuple(names))}
+    paths = (os.path.join(folder, name) for folder in sorted(folders) for name in names)
+    return {path: Item() for path in paths if path not in one.items}
+
+
 class Needed(NamedTuple):
     """What no new engine removes."""
 
@@ -327,7 +336,7 @@ def differences(
             "with the former variables, and raise engine_keep or model_store_revisions"
         )
     changes = []
-    for path, item in past.items.items():
+    for path, item in {**past.items, **_of_other_engines(past)}.items():
         there, before = _read(path)
         if (there.digest, there.link) != (item.digest, item.link):
             changes.append(Change(path, before, _text(path, item, past.name, folder), item))

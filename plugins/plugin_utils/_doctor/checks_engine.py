@@ -11,6 +11,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions im
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import read_shape
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import answers
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import (
     Case,
     Serve,
@@ -159,8 +160,9 @@ def api_key_empty(case: Case) -> Iterator[Hit]:
             seen = f"{secret['characters']} characters" if secret["characters"] else "empty"
             yield Hit(host, [f"/etc/sparkthor/secrets/api_key is {seen}"], "/etc/sparkthor/secrets/api_key")
         for process in evidence.get("processes") or ():
-            if process["program"] == "vllm" and process["api_key"] == "empty":
-                yield Hit(host, ["VLLM_API_KEY is set and empty"], f"process {process['pid']}")
+            engine = registry.ENGINES.get(process["program"])
+            if engine and process["api_key"] == "empty":
+                yield Hit(host, [f"{engine.key_variable} is set and empty"], f"process {process['pid']}")
 
 
 @check

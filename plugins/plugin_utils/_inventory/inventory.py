@@ -66,6 +66,13 @@ _NOT_ANSIBLE = {
     **dict.fromkeys(("ansible_ports", "ansible_sshport"), "ansible_port"),
 }
 
+#: what an empty line of a host's way in is to say instead
+_WAY_IN = {
+    "ansible_host": "give the machine's address or name",
+    "ansible_port": "give the port of its sshd, such as 22",
+    "ansible_user": "give the user that ssh logs in as",
+}
+
 #: What the plan of fabric and cluster reads of each host's variables. Of what is served it reads the head's alone:
 #: _plan/serving.py, READ_OF_HEAD.
 PLANNED_BY = (
@@ -312,6 +319,11 @@ def address_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[
         for name in _NOT_ANSIBLE.keys() & hostvars[host].keys():
             what, fix = "Ansible has no variable of this name", f"write {_NOT_ANSIBLE[name]}"
             problems.append(Finding("unknown", what, fix, host, name))
+        empty = [name for name in _WAY_IN if hostvars[host].get(name, name) in (None, "")]
+        for name in empty:
+            problems.append(Finding("unset", "it is empty", f"{_WAY_IN[name]}, or remove the line", host, name))
+        if "ansible_host" in empty:
+            continue
         address = hostvars[host].get("ansible_host", host)
         if re.fullmatch(r"\d+(?:\.\d+)+", str(address)) and not _is_address(str(address)):
             fix = "give four numbers from 0 to 255, such as 192.168.1.11, or the machine's name"

@@ -15,10 +15,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_environment import (
     KERNELS,
     OF_RECIPES,
-    SECRETS,
 )
 
 _SECRET = re.compile(r"(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|_KEY)$", re.IGNORECASE)
@@ -27,7 +27,8 @@ _HARMLESS = re.compile(r"|true|false|yes|no|on|off|\d{1,6}", re.IGNORECASE)
 _VARIABLES = {
     "HF_TOKEN": "vllm_serve_hf_token, with vllm_serve_from_hub; the controller fetches models with its own token",
     "HUGGING_FACE_HUB_TOKEN": "vllm_serve_hf_token, with vllm_serve_from_hub",
-    **SECRETS,
+    # the front proxy checks it, whichever engine is behind it
+    **{one.key_variable: "vllm_serve_api_key" for one in registry.ENGINES.values() if one.key_variable},
     "RAY_AUTH_TOKEN": "ray_node_token",
 }
 

@@ -156,11 +156,15 @@ def check_cidr(cidr: object) -> IPNetwork:
             "fabric_cidr", cidr, "host bits are set", f"did you mean {interface.cidr}? give the range's first address"
         )
     problem = _unusable(interface)
+    if not problem and not any(interface in ipv4_interface_of(block) for block in _PRIVATE):
+        problem = "it is public: its addresses are other people's, and hosts would reach none of them any more"
     if problem:
         raise FabricError("fabric_cidr", cidr, problem, fix)
     return interface.cidr
 
 
+#: the ranges that everybody may use, last those of providers' networks and of measurements
+_PRIVATE: t.Final = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "198.18.0.0/15")
 _UNUSABLE: t.Final = {
     "0.0.0.0/8": "which means 'this network'",
     "127.0.0.0/8": "loopback",

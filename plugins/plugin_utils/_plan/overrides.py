@@ -64,18 +64,26 @@ def _last(model: str) -> str:
 
 
 def without_partition(
-    environment: Mapping[str, Any], given: Mapping[str, Any], data: Mapping[str, Any], stages: int, layers: int | None
+    environment: Mapping[str, Any],
+    given: Mapping[str, Any],
+    data: Mapping[str, Any],
+    stages: int,
+    layers: int | None,
+    name: str = PARTITION,
 ) -> tuple[dict[str, Any], list[str]]:
-    """The environment without a recipe's division of the layers that is none of the user's own split or model."""
+    """The environment without a recipe's division of the layers that is none of the user's own split or model.
+
+    ``name`` is the engine's variable.
+    """
     another = str(given.get("model") or data["model"]) != data["model"]
     replaced = another or given.get("tensor_parallel") or given.get("pipeline_parallel")
-    theirs = PARTITION in environment and PARTITION not in given.get("environment", {})
+    theirs = name in environment and name not in given.get("environment", {})
     if not (replaced and theirs):
         return dict(environment), []
-    if divides(environment[PARTITION], stages, layers) and not (another and layers is None):
+    if divides(environment[name], stages, layers) and not (another and layers is None):
         return dict(environment), []
-    kept = {name: value for name, value in environment.items() if name != PARTITION}
-    what = f"{PARTITION}={environment[PARTITION]} of the recipe"
+    kept = {key: value for key, value in environment.items() if key != name}
+    what = f"{name}={environment[name]} of the recipe"
     return kept, [f"recipe {data['name']}: {what} is left out: it divides another split or model"]
 
 
@@ -87,15 +95,17 @@ def divides(partition: Any, stages: int, layers: int | None) -> bool:
     return layers is None or sum(int(part) for part in parts) == layers
 
 
-def check_partition(environment: Mapping[str, Any], stages: int, layers: int | None) -> None:
-    """Raises SizingError for a division of the layers with which vLLM does not start."""
-    if PARTITION not in environment or divides(environment[PARTITION], stages, layers):
+def check_partition(
+    environment: Mapping[str, Any], stages: int, layers: int | None, name: str = PARTITION, engine: str = "vLLM"
+) -> None:
+    """Raises SizingError for a division of the layers with which the engine does not start."""
+    if name not in environment or divides(environment[name], stages, layers):
         return
     words = f"{layers} layers in all" if layers is not None else "the model's layers"
     raise SizingError(
-        PARTITION,
-        environment[PARTITION],
-        f"does not name {stages} stage{'s' if stages > 1 else ''} with {words}, and vLLM does not start with it",
+        name,
+        environment[name],
+        f"does not name {stages} stage{'s' if stages > 1 else ''} with {words}, and {engine} does not start with it",
         f"Give {stages} number{'s that add' if stages > 1 else ' that adds'} up to "
         f"{layers if layers is not None else 'them'}, or leave it out.",
     )

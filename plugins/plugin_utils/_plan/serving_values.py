@@ -127,7 +127,9 @@ class ServingValues:
     socket: str = ""
     config_name: str = registry.DEFAULT.on_host.config
     #: names of the other engines' files
-    other_configs: list[str] = field(default_factory=list)
+    other_configs: list[str] = field(
+        default_factory=lambda: [one.on_host.config for one in registry.ENGINES.values() if one is not registry.DEFAULT]
+    )
     #: a port of the engine that others must not reach: ``port``, ``clients`` and ``servers``; empty without one
     guard: dict[str, Any] = field(default_factory=dict)
     #: where its part of a worker has to listen before the head's begins

@@ -10,8 +10,6 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 
-#: what is a secret, and where it belongs instead
-SECRETS = {"VLLM_API_KEY": "vllm_serve_api_key; the front proxy checks it"}
 #: of vLLM and its forks: choices of kernels, whose values are numbers, and no places
 KERNELS = re.compile(
     r"(?!.*_(?:DIR|PATH|FOLDER|FILE|HOST|IP|PORT|URL|SERVER|PLUGIN)S?$)VLLM_(?:USE_)?"

@@ -109,6 +109,15 @@ def test_a_group_of_a_cluster_without_groups_is_refused() -> None:
     assert said == [f"{start}Leave serving_group out.", f"{start}Name one of b, c."]
 
 
+@pytest.mark.parametrize(("given", "passes"), [("", False), (" ", False), (None, False), ("new", True)])
+def test_a_switch_to_a_recipe_without_a_name_is_refused(given: Any, passes: bool) -> None:
+    """It would serve none of the inventory's either."""
+    [check] = [task for task in plays("switch_model")[0]["tasks"] if task["name"] == "Fail if the recipe has no name"]
+    assert holds(check["when"], {"recipe": given})
+    assert holds(check["ansible.builtin.assert"]["that"], {"recipe": given}) is passes
+    assert "recipe: it is empty" in check["ansible.builtin.assert"]["fail_msg"]
+
+
 def test_a_recipe_is_switched_for_one_group_by_the_steps_of_an_upgrade() -> None:
     assert "recipe=NAME" in refusal("switch_model", serving_group="a")
     assert refusal("switch_model", serving_group="a", recipe="new") == ""

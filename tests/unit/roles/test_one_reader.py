@@ -66,6 +66,25 @@ def test_preflights_probe_asks_by_what_the_role_and_its_teardown_change() -> Non
     assert ports.ARGUMENTS["renderer"]["required"]
 
 
+def test_preflight_judges_by_what_the_role_accepts() -> None:
+    """What would stop the change stops preflight, and what the inventory allows there it allows before as well."""
+    [judge] = [
+        task["sparkthor.cluster.cluster_plan"]
+        for task in loaded("preflight/tasks/main.yml")
+        if task.get("sparkthor.cluster.cluster_plan", {}).get("stage") == "hosts"
+    ]
+    change = next(
+        task["sparkthor.cluster.netplan_apply"]
+        for task in loaded("roce_network/tasks/main.yml")
+        if "sparkthor.cluster.netplan_apply" in task
+    )
+    judged, wanted = loaded("preflight/vars/main.yml"), loaded("roce_network/vars/main.yml")
+    for option, more in (("accept", {"preflight_accept"}), ("replace_foreign", set())):
+        read = variables_of(change[option], wanted)
+        assert read, option
+        assert variables_of(judge[option], judged) == read | more, option
+
+
 def literal(text: str) -> Any:
     try:
         return ast.literal_eval(text)
@@ -183,3 +202,9 @@ def test_a_default_stands_in_no_program(number: int, variable: str, elsewhere: s
         if any(value == number and isinstance(value, (int, float)) for value in numbers):
             found.add(f"{path.parent.name}/{path.name}")
     assert found <= elsewhere
+    # nor in a task or a template
+    texts = [path for path in YAML if "meta" not in path.parts] + sorted((TOP / "roles").rglob("*.j2"))
+    written = {
+        str(path.relative_to(TOP)) for path in texts if re.search(rf"(?<![\w.]){number}(?![\w.])", path.read_text())
+    }
+    assert written == {"roles/vllm_serve/defaults/main.yml"}

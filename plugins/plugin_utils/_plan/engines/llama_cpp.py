@@ -16,6 +16,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding imp
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model import gguf, gguf_memory
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.llama_cpp import LLAMA_CPP
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import overrides
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import cache_folders
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import (
@@ -55,7 +56,7 @@ class PlannedLlamaCpp(PlannedEngine):
 
     def plan(self, recipe: Mapping[str, Any] | str, hosts: Sequence[str], **known: Any) -> dict[str, Any]:
         own = {key: value for key, value in (known.get("overrides") or {}).items() if value not in (None, "")}
-        data = _recipe.load(recipe, base=known.get("base"), hosts=len(hosts))
+        data, replaced = overrides.with_dependents(_recipe.load(recipe, base=known.get("base"), hosts=len(hosts)), own)
         _recipe.check_recipe_hosts(
             data,
             hosts,
@@ -94,7 +95,7 @@ class PlannedLlamaCpp(PlannedEngine):
             "answers": bool(data["answers"]) and not {"embeddings", "embedding", "rerank"} & set(whole),
             "memory": sizes,
             "sizing": sizing,
-            "warnings": unknown,
+            "warnings": [*replaced, *unknown],
             "options_checked": "",
             "untranslated": list(data["untranslated"]),
             "command": ["llama-server", "--model", str(named["model"]), *llama_cpp_args.words(whole)],

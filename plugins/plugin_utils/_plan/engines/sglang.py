@@ -21,7 +21,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
     parse_length,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.sglang import SGLANG
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import patience, sizing_options
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import overrides, patience, sizing_options
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import OFFLINE, WORK_DIR, cache_folders
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import (
@@ -67,7 +67,7 @@ class PlannedSglang(PlannedEngine):
 
     def plan(self, recipe: Mapping[str, Any] | str, hosts: Sequence[str], **known: Any) -> dict[str, Any]:
         own = {key: value for key, value in (known.get("overrides") or {}).items() if value not in (None, "")}
-        data = _recipe.load(recipe, base=known.get("base"), hosts=len(hosts))
+        data, replaced = overrides.with_dependents(_recipe.load(recipe, base=known.get("base"), hosts=len(hosts)), own)
         topology, kinds = str(known.get("topology") or "switch"), known.get("kinds") or {}
         _recipe.check_recipe_hosts(data, hosts, topology, kinds, _recipe.SHIPPED, SGLANG)
         acknowledged, length = list(own.get("acknowledged", [])), own.get("max_model_len", data["max_model_len"])
@@ -79,7 +79,7 @@ class PlannedSglang(PlannedEngine):
             parallel = _recipe.parallel_of(
                 data, own, asked, hosts, known.get("gpus_per_host", 1), topology, shape, length, False
             )
-            environment = _environment(data, own, parallel, shape)
+            environment, left_out = _environment(data, own, parallel, shape)
             sizing = _sizing(args, environment, parallel, hosts, kinds)
             sizes = _recipe.memory_of(
                 data,
@@ -108,7 +108,7 @@ class PlannedSglang(PlannedEngine):
             "answers": bool(data["answers"]) and not args.get("is-embedding"),
             "memory": sizes,
             "sizing": sizing,
-            "warnings": notes,
+            "warnings": [*replaced, *left_out, *notes],
             "options_checked": "",
             "untranslated": list(data["untranslated"]),
             "command": ["sglang", "serve", "--model-path", str(named["model"]), *sglang_args.words(args)],
@@ -221,14 +221,15 @@ def _split_arguments(args: dict[str, Any]) -> dict[str, Any]:
 
 def _environment(
     data: Mapping[str, Any], own: Mapping[str, Any], parallel: Mapping[str, Any], shape: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    """With the layers of each stage by our rule, unless somebody names them."""
-    found = dict(merged(data["environment"], own.get("environment", {})))
-    stages = parallel["pipeline_parallel"]
-    if stages > 1 and shape is not None and PARTITION not in found:
-        layers = split_layers(read_shape(shape).num_layers, stages)
-        found[PARTITION] = ",".join(map(str, layers))
-    return found
+) -> tuple[dict[str, Any], list[str]]:
+    """With the layers of each stage by our rule, unless somebody names them; and what of the recipe was left out."""
+    stages, layers = parallel["pipeline_parallel"], None if shape is None else read_shape(shape).num_layers
+    asked = merged(data["environment"], own.get("environment", {}))
+    found, left_out = overrides.without_partition(asked, own, data, stages, layers, PARTITION)
+    overrides.check_partition(found, stages, layers, PARTITION, SGLANG.title)
+    if stages > 1 and layers is not None and PARTITION not in found:
+        found[PARTITION] = ",".join(map(str, split_layers(layers, stages)))
+    return found, left_out
 
 
 def _sizing(

@@ -135,6 +135,17 @@ def test_an_address_that_is_none(address):
     assert f"host b: ansible_host: '{address}': it is no IPv4 address; give four numbers from 0 to 255" in problem
 
 
+@pytest.mark.parametrize("empty", [None, ""])
+@pytest.mark.parametrize("name", ["ansible_host", "ansible_port", "ansible_user"])
+def test_an_empty_line_of_the_way_in(name, empty):
+    """Ansible logs in as somebody, or nowhere: a host without the line has the default."""
+    hostvars = variables()
+    hostvars["b"][name] = empty
+    problem = only(inventory.inventory_problems(GROUPS, hostvars))
+    assert problem.startswith(f"host b: {name}: it is empty; give the ")
+    assert problem.endswith(", or remove the line")
+
+
 @pytest.mark.parametrize(
     ("written", "meant"),
     [("ansible_hosts", "ansible_host"), ("ansible_ip", "ansible_host"), ("ansible_username", "ansible_user")],

@@ -71,6 +71,8 @@ BAD: list[tuple[str, dict[str, t.Any], str, str]] = [
     ("no prefix", {"hosts": AB, "topology": "direct", "cidr": "10.0.0.0"}, "fabric_cidr", "form"),
     ("not a range", {"hosts": AB, "topology": "direct", "cidr": "10.0.0/24"}, "fabric_cidr", "form"),
     ("loopback", {"hosts": AB, "topology": "direct", "cidr": "127.0.0.0/24"}, "fabric_cidr", "loopback"),
+    ("public", {"hosts": AB, "topology": "direct", "cidr": "11.0.0.0/24"}, "fabric_cidr", "it is public"),
+    ("half public", {"hosts": AB, "topology": "direct", "cidr": "10.0.0.0/7"}, "fabric_cidr", "10.100.0.0/24"),
     ("link-local", {"hosts": AB, "topology": "direct", "cidr": "169.254.0.0/24"}, "fabric_cidr", "link-local"),
     ("cage 2", {"hosts": AB, "topology": "direct", "cage": 2}, "fabric_cage", "2"),
     ("cage text", {"hosts": AB, "topology": "direct", "cage": "left"}, "fabric_cage", "left"),

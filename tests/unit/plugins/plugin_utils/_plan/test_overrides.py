@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import resolve
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import plan_serving, plan_whole
@@ -199,3 +200,31 @@ def test_heads_that_an_image_pads_are_taken_where_the_user_says_so() -> None:
     # no image of the vLLM project pads any
     with pytest.raises(RecipeError, match="do not divide by 3"):
         resolve({**recipe, "image": "vllm/vllm-openai:v0.31.0"}, HOSTS, memory_bytes=120 * GIB, overrides=meant)
+
+
+SGLANG_PARTITION = "SGLANG_PP_LAYER_PARTITION"
+
+
+@pytest.mark.parametrize("engine", registry.ENGINES)
+def test_no_engine_demands_of_another_model_what_was_said_of_the_recipes(engine: str) -> None:
+    own = "mine/tuned.gguf" if engine == "llama_cpp" else "mine/tuned"
+    recipe = {**MINIMAL, "engine": engine, "model": "org/base", "revision": "c" * 40, "served_model_name": "base"}
+    recipe |= {"runtime": "container", "image": "registry.example/one:1"} if engine == "sglang" else {}
+    plan = registry.ENGINES[engine].plan(recipe, ["a"], topology="lan", overrides={"model": own})
+    assert (plan["model"], plan["revision"], plan["served_model_name"]) == (own, "", own.partition("/")[2])
+    assert any(f"{own} is served instead of org/base, so without its revision" in line for line in plan["warnings"])
+
+
+def by_sglang(hosts: list[str], **own: Any) -> dict[str, Any]:
+    recipe = {**RECIPE, "engine": "sglang", "args": {}, "environment": {SGLANG_PARTITION: "12,10,10"}, "vllm": {}}
+    return registry.ENGINES["sglang"].plan(recipe, hosts, topology="switch", overrides=own)
+
+
+def test_sglangs_division_of_the_layers_is_of_the_recipes_split_alone() -> None:
+    assert by_sglang(HOSTS)["environment"][SGLANG_PARTITION] == "12,10,10"
+    plan = by_sglang(HOSTS[:2], tensor_parallel=1, pipeline_parallel=2)
+    divided = [int(layers) for layers in plan["environment"][SGLANG_PARTITION].split(",")]
+    assert (len(divided), sum(divided)) == (2, LLAMA["num_hidden_layers"])
+    assert any(f"{SGLANG_PARTITION}=12,10,10 of the recipe is left out" in line for line in plan["warnings"])
+    with pytest.raises(RecipeError, match="SGLang does not start with it"):
+        by_sglang(HOSTS, environment={SGLANG_PARTITION: "16,16"})

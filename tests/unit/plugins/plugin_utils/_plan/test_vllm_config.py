@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import json
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -88,6 +89,16 @@ def test_values_that_the_file_reader_would_lose() -> None:
         "allowed-origins": '["*"]',
         "lora-modules": ["a=b", "c=d"],
     }
+
+
+@pytest.mark.parametrize("key", ["compilation-config.pass_config.fuse_norm_quant", "--compilation_config.x"])
+def test_a_field_that_is_off_is_no_option_of_its_own(key: str) -> None:
+    """Also where no table of options says which there are: vLLM knows no --no-x.y, and serving had stopped by then."""
+    rendered = s.render_args({key: False, "compilation-config.mode": 3})
+    assert list(rendered) == ["compilation-config"]
+    given = json.loads(rendered["compilation-config"])
+    assert given.pop("mode") == 3
+    assert "false" in json.dumps(given)
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,7 @@ def test_what_the_front_could_not_keep_is_refused(sglang: dict[str, Any], given:
 
 
 def test_another_engine_s_files_go(variables: dict[str, Any], sglang: dict[str, Any]) -> None:
-    assert "/etc/sparkthor/vllm.yaml" in plan(sglang)["state"]["absent"]
-    absent = plan(variables)["state"]["absent"]
-    assert {"/etc/sparkthor/sglang.yaml", "/etc/sparkthor/engine-port.nft"} <= set(absent)
+    assert "/etc/sparkthor/vllm.yaml" in plan(sglang)["state"]["restore"]
+    state = plan(variables)["state"]
+    assert "/etc/sparkthor/sglang.yaml" in state["restore"]
+    assert "/etc/sparkthor/engine-port.nft" in state["absent"]
