@@ -98,7 +98,8 @@ def test_a_worker_killed_while_nothing_is_asked_is_started_with_its_head(engines
 
 
 def in_a_request(engines: Engines) -> threading.Thread:
-    """A long request of the group with layers, once its tokens move."""
+    """A long request of the group with layers, which the watchdog has seen serve."""
+    within(START, lambda: engines.state(HEAD) == "serving")
 
     def ask() -> None:
         client = engines.client(HEAD)
