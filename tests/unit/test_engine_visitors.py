@@ -19,7 +19,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import i
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image_host
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.venv import interesting
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import evidence, host_status
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import container
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import container, host_versions
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry as on_hosts
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import ETC, Places
 from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
@@ -103,7 +103,7 @@ def status_and_evidence_name_its_model(engine: PlannedEngine, root: Path) -> boo
 
 def status_names_its_version(engine: PlannedEngine, _root: Path) -> bool:
     package = engine.on_host.packages[0]
-    return interesting({package: "9.9.9"}) == {package: "9.9.9"} and package in host_status.ENGINE_PARTS
+    return interesting({package: "9.9.9"}) == {package: "9.9.9"} and package in host_versions.ENGINE_PARTS
 
 
 def the_doctor_knows_its_process_and_shows_no_key_of_it(engine: PlannedEngine, root: Path) -> bool:

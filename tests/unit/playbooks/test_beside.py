@@ -85,7 +85,7 @@ def switched(host: str, group: str, **more: Any) -> dict[str, Any]:
     given = {**VARIABLES, "inventory_hostname": host, "recipe": "new", "serving_group": group, **more}
     found = {}
     for task in play["tasks"]:
-        values = {name: trust_as_template(text) for name, text in task["vars"].items()}
+        values = {name: trust_as_template(text) for name, text in task.get("vars", {}).items()}
         conditions = [task["when"]] if isinstance(task["when"], str) else task["when"]
         if all(templated("{{ " + words + " }}", **given, **values) for words in conditions):
             facts = task.get("ansible.builtin.set_fact")

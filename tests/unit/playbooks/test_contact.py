@@ -53,7 +53,7 @@ def inventory(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "ray_head": {"hosts": {head: hosts[head]}},
         "ray_workers": {"hosts": {name: hosts[name] for name in others}},
     }
-    given = {"fabric_topology": "switch", "fabric_cidr": "10.100.0.0/16", "vllm_serve_recipe": "gpt-oss-120b"}
+    given = {"fabric_topology": "switch", "fabric_cidr": "10.100.0.0/16", "vllm_serve_recipe": "qwen3.5-397b-a17b-fp8"}
     cluster = {"children": groups, "vars": {**given, "ansible_user": "nvidia"}}
     (folder / "hosts.yml").write_text(json.dumps({"cluster": cluster}), encoding="utf-8")
     return folder / "hosts.yml"
