@@ -24,7 +24,9 @@ TOPOLOGIES = ("direct", "ring", "line", "switch", "lan")
 MANAGEMENT = {"spark": "enP7s7", "thor": "enP2p1s0", "generic": "eno1"}
 # [cage][half], as on the real machine: two PCIe halves behind each cage
 CAGES = (("enp1s0f0np0", "enP2p1s0f0np0"), ("enp1s0f1np1", "enP2p1s0f1np1"))
-DATA_NICS = {"spark": tuple(nic for cage in CAGES for nic in cage), "thor": ("mgbe0_0",), "generic": ()}
+# of a Thor's QSFP cage
+LANES = ("mgbe0_0", "mgbe1_0", "mgbe2_0", "mgbe3_0")
+DATA_NICS = {"spark": tuple(nic for cage in CAGES for nic in cage), "thor": LANES, "generic": ()}
 
 HOST_NAME = re.compile(r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")
 LAB_NAME = re.compile(r"^[a-z0-9][a-z0-9_-]{0,11}$")
@@ -220,6 +222,14 @@ def wire(hosts: Sequence[Host], topology: str, cage: int = 1, cages: Sequence[in
         raise LabError(f"fabric_cage {cage!r}: 0 or 1")
     if topology == "lan":
         return ()
+    if topology in ("direct", "switch") and all(host.kind == "thor" for host in hosts):
+        if topology == "direct" and len(hosts) != 2:
+            raise LabError(f"fabric_topology direct joins 2 hosts, the inventory has {len(hosts)}")
+        kind, letter = ("cable", "c") if topology == "direct" else ("switch", "sw")
+        return tuple(
+            Segment(f"{letter}{lane}", kind, tuple((host.name, nic) for host in hosts))
+            for lane, nic in enumerate(LANES)
+        )
     strangers = [host.name for host in hosts if host.kind != "spark"]
     if strangers:
         raise LabError(f"fabric_topology {topology}: {', '.join(strangers)} has no ConnectX; use lan")

@@ -432,6 +432,7 @@ class ActionModule(ClusterAction):
                     mtu=first.get("fabric_mtu"),
                     reserved=first.get("fabric_reserved"),
                     nccl_patch=first.get("fabric_nccl_patch"),
+                    lanes=first.get("fabric_lanes"),
                     overrides=inventory.overrides(hostvars),
                     # each serving group has a head; to the fabric all hosts are alike
                     groups={**groups, "ray_head": hosts[:1], "ray_workers": hosts[1:]},

@@ -19,6 +19,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._discovery impor
     candidates,
     host_keys,
     inventory_text,
+    lanes,
     proposal,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
@@ -99,9 +100,11 @@ class ActionModule(ClusterAction):
         machines, notes = proposal.once(machines)
         offer = proposal.propose(machines, given["topology"])
         cables = proposal.Cables([machine for machine in machines if machine.kind == "spark"])
+        by_lane = lanes.ends([machine for machine in machines if machine.kind == "thor"])
         for machine in machines:
             spark = machine.kind == "spark"
             places = [cables.words(machine.name, cage) if spark else "" for cage in proposal.CAGES]
+            places = [lanes.words(machine, by_lane), ""] if machine.kind == "thor" else places
             product = str(machine.node.get("product") or "")[:32]
             rows.append([machine.address, machine.name, machine.kind, product, *places])
         self._show(["", *table([["ADDRESS", "NAME", "KIND", "PRODUCT", "CAGE 0", "CAGE 1"], *rows]), ""])
@@ -109,13 +112,9 @@ class ActionModule(ClusterAction):
             self._show(
                 ["cabled (p0 is the cage next to the RJ45 port):", *(f"  {row}" for row in cables.drawing()), ""]
             )
-        self._show(
-            [
-                *notes,
-                *offer.notes,
-                *(f"left out: {one.name}: {reason}" for one, reason in offer.left_out),
-            ]
-        )
+        if any(by_lane.values()):
+            self._show(["lanes of QSFP cages:", *(f"  {row}" for row in lanes.drawn(by_lane)), ""])
+        self._show([*notes, *offer.notes, *(f"left out: {one.name}: {reason}" for one, reason in offer.left_out)])
         if offer.findings:
             raise AnsibleActionFail(nothing_changed(offer.findings))
         user = str(self.vars.get("ansible_user") or "")
@@ -161,9 +160,9 @@ class ActionModule(ClusterAction):
             rows.append([address, str(known.get("discover_name") or ""), "-", why.what, "", ""])
         if findings:
             raise AnsibleActionFail(nothing_changed(findings))
-        sparks = sum(machine.kind == "spark" for machine in machines)
+        looking = sum(machine.kind in ("spark", "thor") for machine in machines)
         forks = int(self.vars.get("ansible_forks") or 5)
-        if forks < len(self.vars["groups"].get(given["group"], [])) and sparks > 1:
+        if forks < len(self.vars["groups"].get(given["group"], [])) and looking > 1:
             what = f"{forks} is less than the machines that look at each other's cables at the same time"
             fix = f"run with --forks={len(self.vars['groups'][given['group']])} or more"
             raise AnsibleActionFail(nothing_changed([Finding("forks", what, fix, where="forks")]))

@@ -42,7 +42,7 @@ options:
   mtu:
     description:
       - MTU of the fabric ports, V(1280) to V(9216). Left out, it is V(9000) on RoCE topologies and untouched on a
-        V(lan). A Thor gets at most V(8966).
+        V(lan). A Thor gets at most V(8966), and that by itself where it is cabled.
     type: int
   management:
     description: Management address with prefix length by host. Needed for V(ring), V(line) and V(lan).
@@ -75,6 +75,12 @@ options:
   nccl_patch:
     description: On a V(ring), the variable of the patch that the engine's NCCL has. Left out, NCCL is as it is.
     type: str
+  lanes:
+    description:
+      - On a V(direct) or V(switch) of Thors alone, the lanes of their QSFP cages that are cabled, V(0) to V(3). Left
+        out, it is all four.
+    type: list
+    elements: int
 """
 
 EXAMPLES = r"""
@@ -122,6 +128,7 @@ def fabric_plan(
     ray_ports: t.Any = None,
     reserved: t.Any = None,
     nccl_patch: t.Any = None,
+    lanes: t.Any = None,
 ) -> dict[str, HostPlan]:
     try:
         return _fabric_plan(
@@ -138,6 +145,7 @@ def fabric_plan(
             ray_ports,
             reserved,
             nccl_patch,
+            lanes=lanes,
         )
     except FabricError as error:
         raise AnsibleFilterError(f"fabric_plan: {error}") from error

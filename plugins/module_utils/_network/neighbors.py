@@ -34,6 +34,8 @@ _HEADER = struct.Struct("!6s6sH")
 _NAME = re.compile(r"[^\x00-\x20\x7f]{1,253}")
 #: all ports a Spark's ConnectX-7 can have: a cable that is missing in one cage may be in the other
 SPARK_PORTS = ("enp1s0f0np0", "enP2p1s0f0np0", "enp1s0f1np1", "enP2p1s0f1np1")
+#: the lanes of a Thor's QSFP cage
+THOR_LANES = ("mgbe0_0", "mgbe1_0", "mgbe2_0", "mgbe3_0")
 #: seconds to go on for a port once nothing more can be expected of it
 GRACE = 2.0
 

@@ -169,6 +169,7 @@ def activate(plan: dict[str, Any], files: dict[str, FileState | None], netdevs: 
     """
     present = [name for name in netdevs if os.path.exists(f"/sys/class/net/{name}")]
     ours = [name for name in present if name in plan["netdevs"]]
+    _quieten(plan, ours, steps)
     good = True
     if any("/udev/" in path or path.endswith(".link") for path in files):
         good &= _ok(["udevadm", "control", "--reload"], steps)
@@ -183,6 +184,21 @@ def activate(plan: dict[str, Any], files: dict[str, FileState | None], netdevs: 
     if network_manager:
         good &= _take_up(files, ours, steps)
     return good
+
+
+#: a lane of a Thor's QSFP cage: its driver takes another MTU only while the link is down ("Device or resource busy")
+_LANE = re.compile(r"mgbe[0-9]_0")
+
+
+def _quieten(plan: dict[str, Any], ours: list[str], steps: list[str]) -> None:
+    """Set such lanes down that get another MTU; the network services set them up again."""
+    lanes = [name for name in ours if _LANE.fullmatch(name)]
+    live = live_links() if lanes else {}
+    wanted = {item["netdev"]: item.get("mtu") for item in plan.get("expect") or ()}
+    for name in lanes:
+        mtu = live.get(name, {}).get("mtu")
+        if wanted.get(name) and mtu != wanted[name]:
+            _ok(["ip", "link", "set", "dev", name, "down"], steps)
 
 
 def _tell_networkd(files: dict[str, FileState | None], present: list[str], spare: bool, steps: list[str]) -> bool:
@@ -429,7 +445,9 @@ class WayBack:
             if old["up"] and not live["up"]:
                 _ok(["ip", "link", "set", "dev", name, "up"], steps)
             if old["mtu"] and old["mtu"] != live["mtu"]:
-                _ok(["ip", "link", "set", "dev", name, "mtu", str(old["mtu"])], steps)
+                lane = _LANE.fullmatch(name) and (live["up"] or old["up"])
+                for state in (["down"] if lane else []), ["mtu", str(old["mtu"])], (["up"] if lane else []):
+                    _ = state and _ok(["ip", "link", "set", "dev", name, *state], steps)
             for address in strange_addresses(plan, name, now) if name in plan["netdevs"] else []:
                 _ok(["ip", "address", "del", address, "dev", name], steps)
             for address in missing_addresses(plan["live"], now, name):

@@ -68,7 +68,7 @@ def survey(
     """
     started = time.monotonic()
     before = states()
-    here = [netdev for netdev in neighbors.SPARK_PORTS if netdev in before]
+    here = [netdev for netdev in (*neighbors.SPARK_PORTS, *neighbors.THOR_LANES) if netdev in before]
     errors: dict[str, str] = {}
     down = [netdev for netdev in here if not before[netdev]["up"]]
     with neighbors.raised([] if change_nothing else down, run, errors) as done:

@@ -29,6 +29,12 @@ _CABLES = {
 }
 
 
+_LANES = {
+    "direct": "one cable between the QSFP cages of two Thors, lane to lane",
+    "switch": "the lanes of each Thor's QSFP cage to a switch",
+}
+
+
 class _Emitter(yaml.SafeDumper):
     """Plain words as they are; quoted is whatever a reader of YAML 1.1 or 1.2 may take for something else than text."""
 
@@ -104,11 +110,15 @@ def _variables(proposal: Proposal, user: str, port: int) -> str:
         text += _comments(["The user that ssh logs in as on every machine"]) + _yaml({"ansible_user": user}) + "\n"
     if port != 22:
         text += _yaml({"ansible_port": port}) + "\n"
-    text += _comments([*proposal.notes, f"Cabling: {_CABLES[proposal.topology]}"])
+    cables = _LANES if proposal.lanes else _CABLES
+    text += _comments([*proposal.notes, f"Cabling: {cables[proposal.topology]}"])
     text += _yaml({"fabric_topology": proposal.topology})
     if proposal.cidr:
         text += _comments(["None of the machines uses this range or has a route to it"])
         text += _yaml({"fabric_cidr": proposal.cidr})
+    if proposal.lanes:
+        text += _comments(["Lanes of the QSFP cages by which all Thors hear each other"])
+        text += _yaml({"fabric_lanes": proposal.lanes})
     name, cages = _cages(proposal)
     if cages and _alike(cages):
         text += _comments(["0 is next to the RJ45 port"]) + _yaml({name: next(iter(cages.values()))})
@@ -116,7 +126,8 @@ def _variables(proposal: Proposal, user: str, port: int) -> str:
 
 
 def _served(found: Proposal) -> str:
-    name = _fastest(found.topology, tuple(sorted(machine.kind for machine in found.hosts)))
+    topology = "lan" if found.lanes else found.topology
+    name = _fastest(topology, tuple(sorted(machine.kind for machine in found.hosts)))
     if not name:
         return "# What to serve: a name of recipes/.\n# vllm_serve_recipe: qwen3-30b-a3b-thinking-fp8\n"
     told = "What to serve: the fastest recipe for these machines; recipe.yml -i INVENTORY lists all"

@@ -13,6 +13,7 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network.neighbors import port_of
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._discovery import lanes
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import cabling
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import (
     ipv4_interface_of,
@@ -20,7 +21,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses 
     overlap,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import SPARK_NETDEVS
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_values import BY_MANAGEMENT
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_values import BY_MANAGEMENT, OF_LANES
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ring import CHAINS
 
 CAGES = (0, 1)
@@ -31,8 +32,6 @@ RANGES = (*(f"10.{number}.0.0/16" for number in range(100, 116)), "172.30.0.0/16
 
 #: one part of a host name, by RFC 1123
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
-#: a lane of a Thor's QSFP cage
-_LANE = re.compile(r"mgbe[0-3]_0")
 #: names that Ansible, or an inventory of ours, gives to something else
 TAKEN = ("all", "ungrouped", "localhost", "cluster", "sparks", "thors", "discovered", "met")
 
@@ -105,6 +104,8 @@ class Proposal:
     both: dict[str, list[int]] = field(default_factory=dict)
     #: NIC by host name by which Thors reach each other, where it is another than the one of ssh
     lan_nics: dict[str, str] = field(default_factory=dict)
+    #: lanes of the Thors' QSFP cages by which all of them reach each other, on direct and switch
+    lanes: list[int] = field(default_factory=list)
     cidr: str = ""
     #: machine and why it is not part of the cluster
     left_out: list[tuple[Machine, str]] = field(default_factory=list)
@@ -251,8 +252,13 @@ def propose(machines: Sequence[Machine], wanted: str = "") -> Proposal:
     if proposal.findings:
         return proposal
     cables = Cables(sparks)
-    proposal.topology = wanted or _topology(sparks, cables)
-    if proposal.topology == "lan":
+    alone = bool(thors) and not sparks
+    by_lane = lanes.ends(thors)
+    proposal.topology = wanted or (_thors_topology(thors, by_lane) if alone else _topology(sparks, cables))
+    if alone and proposal.topology in OF_LANES:
+        proposal.hosts = thors
+        _by_lanes(proposal, by_lane)
+    elif proposal.topology == "lan":
         proposal.hosts = [*sparks, *thors]
         _lanes(proposal)
     else:
@@ -315,6 +321,28 @@ def _topology(sparks: Sequence[Machine], cables: Cables) -> str:
     if order and not closed and cables.free_ends(order):
         return "line"
     return "ring" if order or len(sparks) == 3 else "switch"
+
+
+def _thors_topology(thors: Sequence[Machine], by_lane: lanes.Ends) -> str:
+    """The lanes of their QSFP cages where they hear each other there; addresses that some have already stay."""
+    nics = {one.name: lanes.cabled(one) for one in thors}
+    return "lan" if lanes.common_network(nics) else lanes.topology(thors, by_lane)
+
+
+def _by_lanes(proposal: Proposal, by_lane: lanes.Ends) -> None:
+    """Thors that are cabled to each other or to a switch by the lanes of their QSFP cages."""
+    count = len(proposal.hosts)
+    if count < 2 or (proposal.topology == "direct" and count != 2):
+        what = f"discover_topology is {proposal.topology}, and {count} Jetson Thor answered"
+        proposal.findings.append(Finding("count", what, "leave discover_topology out, or give the others' addresses"))
+        return
+    proposal.lanes = lanes.joined(proposal.hosts, by_lane)
+    if not proposal.lanes:
+        proposal.findings += lanes.problems(proposal.hosts, by_lane)
+        return
+    proposal.notes.append("the Thors reach each other by the lanes of their QSFP cages, over TCP")
+    if proposal.topology == "direct":
+        proposal.notes.append("a switch between the two looks the same from here: then set fabric_topology: switch")
 
 
 def _cabled(proposal: Proposal, cables: Cables) -> None:
@@ -451,42 +479,23 @@ def _switch(proposal: Proposal, cables: Cables) -> None:
 
 def _lanes(proposal: Proposal) -> None:
     """The lanes of the QSFP cages of Thors, faster than their RJ45 port, where all machines are Thors with a cable."""
-    lanes = {one.name: _cabled_lanes(one) for one in proposal.hosts if one.kind == "thor"}
-    if len(lanes) < max(2, len(proposal.hosts)) or not all(lanes.values()):
+    by_name = {one.name: lanes.cabled(one) for one in proposal.hosts if one.kind == "thor"}
+    if len(by_name) < max(2, len(proposal.hosts)) or not all(by_name.values()):
         return
-    networks = [{network for _nic, network in nics if network} for nics in lanes.values()]
-    common = sorted(set.intersection(*networks))
+    common = lanes.common_network(by_name)
     if common:
         proposal.lan_nics = {
-            name: next(nic for nic, network in nics if network == common[0]) for name, nics in lanes.items()
+            name: next(nic for nic, network in nics if network == common) for name, nics in by_name.items()
         }
-        proposal.notes.append(f"the Thors reach each other by a lane of their QSFP cages, in {common[0]}, over TCP")
+        proposal.notes.append(f"the Thors reach each other by a lane of their QSFP cages, in {common}, over TCP")
         return
     told = "; ".join(
-        f"{name} {', '.join(dict.fromkeys(nic for nic, _network in nics))}" for name, nics in lanes.items()
+        f"{name} {', '.join(dict.fromkeys(nic for nic, _network in nics))}" for name, nics in by_name.items()
     )
     proposal.notes.append(
-        f"the QSFP cages of the Thors are cabled ({told}), and these lanes have no addresses of one range, so the RJ45 "
-        "ports are proposed: give one lane of each an address (MTU 8966 at most), and look again"
+        f"the QSFP cages of the Thors are cabled ({told}), and no frame came over these lanes, so the RJ45 ports are "
+        "proposed: both ends of a lane need one fixed rate"
     )
-
-
-def _cabled_lanes(machine: Machine) -> list[tuple[str, str]]:
-    """NICs of a Thor's QSFP cage with a carrier, each with a network that it has an address in, or none.
-
-    Its speed says nothing: it is shown without a cable as well.
-    """
-    lanes = []
-    for link in machine.node.get("interfaces") or ():
-        if not _LANE.fullmatch(link["name"]) or not link.get("carrier"):
-            continue
-        networks = [
-            str(ipv4_network_of(item["address"]))
-            for item in link["addresses"]
-            if item.get("family", "inet") == "inet" and item.get("scope", "global") == "global"
-        ]
-        lanes += [(link["name"], network) for network in networks or [""]]
-    return [] if machine.node["management"]["netdev"] in {nic for nic, _network in lanes} else lanes
 
 
 def _management(proposal: Proposal) -> None:

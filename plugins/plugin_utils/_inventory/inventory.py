@@ -40,6 +40,7 @@ CLUSTER_WIDE = (
     "serving_beside",
     "fabric_topology",
     "fabric_cidr",
+    "fabric_lanes",
     "fabric_mtu",
     "fabric_nccl_patch",
     "fabric_reserved",

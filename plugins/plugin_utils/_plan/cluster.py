@@ -254,6 +254,7 @@ def plan_cluster(
             overrides=inventory.overrides(hostvars),
             ray_head=head,
             ray_ports=first.get("ray_node_ports"),
+            lanes=first.get("fabric_lanes"),
         )
     except FabricError as error:
         raise ClusterError(error.finding) from error
@@ -352,6 +353,8 @@ def _transport(hosts: Sequence[str], topology: str, profile: str, kinds: Mapping
     without = [host for host in hosts if kinds[host] == "thor"]
     if without and len(without) < len(hosts):
         return f"TCP on every rank: one transport for all, because {', '.join(without)} has no RDMA"
+    if without and topology != "lan":
+        return "TCP on every rank: over the lanes of the QSFP cages, for a Thor has no RDMA"
     if topology in ring.CHAINS:
         return "TCP on every rank: their cables make no closed ring, which NCCL needs"
     return "TCP on every rank: the topology lan has no fabric"

@@ -21,10 +21,12 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_val
     BY_MANAGEMENT,
     CAGE,
     MTU_ROCE,
+    OF_LANES,
     check_cages,
     check_cidr,
     check_hosts,
     check_kind,
+    check_lanes,
     check_management,
     check_mtu,
     check_netdev,
@@ -116,9 +118,11 @@ def _environment(
     devices: Sequence[str],
     ray_address: str,
     nccl: Mapping[str, str],
+    lanes: Sequence[str] = (),
 ) -> dict[str, str]:
     env = {
-        "NCCL_SOCKET_IFNAME": _exactly([control_netdev]),
+        # over sockets NCCL spreads its channels over the NICs that it is told
+        "NCCL_SOCKET_IFNAME": _exactly(lanes or [control_netdev]),
         "NCCL_SOCKET_FAMILY": "AF_INET",
         "NCCL_IGNORE_CPU_AFFINITY": "1",
         "GLOO_SOCKET_IFNAME": control_netdev,
@@ -129,7 +133,7 @@ def _environment(
         "RAY_NODE_IP_ADDRESS": control_address,
         "RAY_ADDRESS": ray_address,
     }
-    if topology in ("lan", "line"):
+    if topology in ("lan", "line") or lanes:
         # All ranks must use one transport; said outright, a Spark beside a Thor does not try RDMA on its own.
         env["NCCL_IB_DISABLE"] = "1"
         env["NCCL_NET"] = "Socket"
@@ -149,6 +153,8 @@ def _profile(topology: str, kinds: Mapping[str, str]) -> tuple[str, str]:
             "fabric_topology is line: NCCL's ring does not close there and its tree needs cables that are not there, "
             "so all ranks use TCP over the management network; two neighbours alone (serving_groups) use their cable"
         )
+    if topology in OF_LANES and all(kind == "thor" for kind in kinds.values()):
+        return "tcp", "a Jetson Thor has no RDMA NIC, so NCCL uses TCP sockets over the lanes of the QSFP cages"
     if topology != "lan":
         return "roce", f"fabric_topology is {topology}: every host has RDMA NICs, NCCL must use them"
     thors = [host for host, kind in kinds.items() if kind == "thor"]
@@ -183,6 +189,7 @@ def fabric_plan(
     reserved: object = None,
     nccl_patch: object = None,
     control_nics: Collection[str] = (),
+    lanes: object = None,
 ) -> dict[str, HostPlan]:
     """Plan the fabric of an ordered list of hosts, or raise FabricError with the first fault.
 
@@ -200,7 +207,9 @@ def fabric_plan(
     management_by_host, nic_by_host = checked_mapping("management", management), checked_mapping("nics", nics)
     kind_by_host = checked_mapping("kinds", kinds)
     override_by_host, head = checked_mapping("fabric_overrides", overrides), _head(ray_head, names)
-    resolved_kinds = {host: check_kind(host, kind_by_host.get(host), topology) for host in names}
+    alone = all(kind_by_host.get(host) == "thor" for host in names)
+    resolved_kinds = {host: check_kind(host, kind_by_host.get(host), topology, alone) for host in names}
+    own_lanes = check_lanes(lanes) if alone and topology in OF_LANES else ()
     addresses = {host: check_management(host, management_by_host.get(host), by_management) for host in names}
     netdevs = {host: check_netdev(host, nic_by_host.get(host)) for host in names}
     check_management_duplicates(addresses)
@@ -208,7 +217,8 @@ def fabric_plan(
         check_no_overrides(override_by_host)
         ports = list(lan_ports(names, addresses, netdevs))
     else:
-        ports = allot(names, topology, network, cages, override_by_host, addresses, check_reserved(reserved))
+        places = check_reserved(reserved)
+        ports = allot(names, topology, network, cages, override_by_host, addresses, places, own_lanes)
     ports_by_host = {host: [port for port in ports if port.host == host] for host in names}
     control = {host: _control(by_management, ports_by_host[host], addresses[host], netdevs[host]) for host in names}
     profile = _profile(topology, resolved_kinds)
@@ -287,15 +297,22 @@ def _host_plan(
         ],
         "trusted_netdevs": trusted,
         "env": _environment(
-            topology, control_address, control_netdev, [port.device for port in ports_here], ray_address, nccl
+            topology,
+            control_address,
+            control_netdev,
+            [port.device for port in ports_here],
+            ray_address,
+            nccl,
+            [port.netdev for port in ports_here] if kind == "thor" and topology != "lan" else [],
         ),
     }
 
 
 def _link_mtu(mtu: int | None, lan: bool, kind: str) -> int | None:
-    if mtu is None:
-        return None if lan else MTU_ROCE
-    return min(mtu, MTU_THOR) if kind == "thor" else mtu
+    if mtu is None and lan:
+        return None
+    wanted = MTU_ROCE if mtu is None else mtu
+    return min(wanted, MTU_THOR) if kind == "thor" else wanted
 
 
 def trusted_sources(plan: Mapping[str, HostPlan], host: str) -> dict[str, list[str]]:

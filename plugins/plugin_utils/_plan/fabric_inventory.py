@@ -32,6 +32,7 @@ def fabric_problems(
     management: Mapping[str, str] | None = None,
     reserved: t.Any = None,
     nccl_patch: t.Any = None,
+    lanes: t.Any = None,
 ) -> list[Finding]:
     """Every fault of the inventory that can be seen without a host's facts.
 
@@ -56,6 +57,7 @@ def fabric_problems(
     attempt(fabric_values.check_cages, cage, list(cage) if isinstance(cage, Mapping) else [], checked or "")
     attempt(fabric_values.check_mtu, mtu)
     attempt(fabric_values.check_patch, nccl_patch)
+    cabled = attempt(fabric_values.check_lanes, lanes)
     places = attempt(fabric_values.check_reserved, reserved)
     if checked is None:
         return problems
@@ -63,8 +65,9 @@ def fabric_problems(
     if not (checked == "lan" and cidr in (None, "")):
         attempt(fabric_values.check_cidr, cidr)
     kinds = dict.fromkeys(groups.get("thors", ()), "thor") | dict.fromkeys(groups.get("sparks", ()), "spark")
+    alone = bool(names) and all(kinds.get(host) == "thor" for host in names)
     for host in names or ():
-        attempt(fabric_values.check_kind, host, kinds.get(host), checked)
+        attempt(fabric_values.check_kind, host, kinds.get(host), checked, alone)
     if problems:
         return problems
     # An address the inventory states has no prefix length, so it stands for itself alone here (a /32); the rule that
@@ -79,7 +82,8 @@ def fabric_problems(
     else:
         cages = attempt(fabric_values.check_cages, cage, names, checked)
         if cages is not None:
-            attempt(allot, names, checked, fabric_values.check_cidr(cidr), cages, by_host, addresses, places)
+            own = cabled if alone else ()
+            attempt(allot, names, checked, fabric_values.check_cidr(cidr), cages, by_host, addresses, places, own)
     return problems
 
 

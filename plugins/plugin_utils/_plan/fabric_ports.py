@@ -10,6 +10,8 @@ at the end of the list moves nobody:
   that are reserved are passed over. A pair that later moves behind a switch keeps its addresses.
   With two cages each part is cut in two, the lower for the first cage of ``fabric_cages``: the addresses of a host that
   had that one alone stay, with another length.
+* ``direct`` and ``switch`` of Thors: the range is cut in four, one part for each lane of the QSFP cage, used or not.
+  Host number i gets address i of each part, as above.
 * ``ring``, ``line``: a point-to-point subnet for each half of each cable. Cable c runs from p0 of host c to p1 of the
   next host (on a ring the last one back to the first) and owns subnets 2c (first half) and 2c + 1 (second half): .1 at
   its p0 end, .2 at its p1 end. A ring of three or four has the range cut into eight equal parts, or into /24s where the
@@ -30,6 +32,7 @@ from itertools import count, islice, pairwise, product
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import netaddr, overlap
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_values import (
+    LANES,
     check_override,
     checked_mapping,
 )
@@ -64,6 +67,11 @@ def spark_netdev(cage: int, half: int) -> str:
     return f"en{_pci(half)}s0f{cage}np{cage}"
 
 
+def lane_netdev(lane: int) -> str:
+    """Name of the network interface of one lane of a Thor's QSFP cage."""
+    return f"mgbe{lane}_0"
+
+
 def spark_device(cage: int, half: int) -> str:
     """Name of the RDMA device of one half of one QSFP cage."""
     return f"roce{_pci(half)}s0f{cage}"
@@ -77,6 +85,10 @@ def _pci(half: int) -> str:
 SPARK_NETDEVS = {spark_netdev(cage, half): (cage, half) for cage in (0, 1) for half in HALVES}
 
 
+#: lane of each NIC that a Thor's QSFP cage has
+THOR_NETDEVS = {lane_netdev(lane): lane for lane in LANES}
+
+
 def _address(network: IPNetwork, prefix: int, index: int, number: int) -> IPNetwork:
     """The numbered address of the index-th subnet of the given length, without walking over the ones before it."""
     return netaddr().IPNetwork((network.first + (index << (32 - prefix)) + number, prefix), version=4)
@@ -87,19 +99,7 @@ def _switch_ports(
 ) -> Iterator[Port]:
     rails = len(cages[hosts[0]])
     prefix = cidr.prefixlen + rails
-    room = (1 << (32 - prefix)) - 2 if prefix <= 30 else 0
-    numbers = list(islice((number for number in count(1) if number not in reserved), len(hosts)))
-    if numbers[-1] > room:
-        wanted = 29
-        while (1 << (32 - rails - wanted)) - 2 < numbers[-1]:
-            wanted -= 1
-        raise FabricError(
-            "fabric_cidr",
-            cidr,
-            f"too small: it holds {room} hosts ({topology} needs one subnet per half of a cage), the inventory has "
-            f"{len(hosts)}" + (f" and {len(reserved)} reserved places" if reserved else ""),
-            f"use a /{wanted} or larger",
-        )
+    numbers = _numbers(hosts, cidr, rails, reserved, f"{topology} needs one subnet per half of a cage")
     for rail, half in product(range(rails), HALVES):
         for index, host in enumerate(hosts):
             peer = hosts[1 - index] if topology == "direct" else ""
@@ -107,6 +107,37 @@ def _switch_ports(
             address = _address(cidr, prefix, half * rails + rail, numbers[index])
             netdev, device = spark_netdev(cages[host][rail], half), spark_device(cages[host][rail], half)
             yield Port(host, netdev, device, half, 2 * rail + half, address, peer, peer_netdev)
+
+
+def _numbers(hosts: Sequence[str], cidr: IPNetwork, bits: int, reserved: Collection[int], why: str) -> list[int]:
+    """The place of each host in every part of the range, which is cut by so many bits. Raises FabricError."""
+    prefix = cidr.prefixlen + bits
+    room = (1 << (32 - prefix)) - 2 if prefix <= 30 else 0
+    numbers = list(islice((number for number in count(1) if number not in reserved), len(hosts)))
+    if numbers[-1] > room:
+        wanted = 30 - bits
+        while (1 << (32 - bits - wanted)) - 2 < numbers[-1]:
+            wanted -= 1
+        raise FabricError(
+            "fabric_cidr",
+            cidr,
+            f"too small: it holds {room} hosts ({why}), the inventory has {len(hosts)}"
+            + (f" and {len(reserved)} reserved places" if reserved else ""),
+            f"use a /{wanted} or larger",
+        )
+    return numbers
+
+
+def _lane_ports(
+    hosts: Sequence[str], cidr: IPNetwork, lanes: Sequence[int], topology: str, reserved: Collection[int]
+) -> Iterator[Port]:
+    bits = (len(LANES) - 1).bit_length()
+    numbers = _numbers(hosts, cidr, bits, reserved, "Thors need one subnet per lane")
+    for lane in lanes:
+        for index, host in enumerate(hosts):
+            address = _address(cidr, cidr.prefixlen + bits, lane, numbers[index])
+            peer, netdev = hosts[1 - index] if topology == "direct" else "", lane_netdev(lane)
+            yield Port(host, netdev, "", lane, lane, address, peer, netdev if peer else "")
 
 
 def _chain_prefix(cables: int, cidr: IPNetwork, topology: str, hosts: int) -> int:
@@ -262,10 +293,13 @@ def allot(
     overrides: Mapping[str, t.Any],
     management: Mapping[str, IPNetwork | None],
     reserved: Collection[int] = (),
+    lanes: Sequence[int] = (),
 ) -> list[Port]:
-    """Ports with settled, checked addresses on a topology that has a fabric of its own."""
+    """Ports with settled, checked addresses on a topology that has a fabric of its own; ``lanes``: those of Thors."""
     if topology in CHAINS:
         ports = list(_chain_ports(hosts, cidr, topology))
+    elif lanes:
+        ports = list(_lane_ports(hosts, cidr, lanes, topology, reserved))
     else:
         ports = list(_switch_ports(hosts, cidr, cages, topology, reserved))
     ports = _apply_overrides(ports, overrides)

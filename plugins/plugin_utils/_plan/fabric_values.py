@@ -24,6 +24,10 @@ if t.TYPE_CHECKING:
 TOPOLOGIES: t.Final = ("direct", "ring", "line", "switch", "lan")
 #: on which hosts reach each other by their management addresses
 BY_MANAGEMENT: t.Final = ("lan", *CHAINS)
+#: in which Thors alone can be joined by the lanes of their QSFP cages
+OF_LANES: t.Final = ("direct", "switch")
+#: lanes of a Thor's QSFP cage
+LANES: t.Final = (0, 1, 2, 3)
 KINDS: t.Final = ("spark", "thor", "generic")
 CAGE: t.Final = 1
 MTU_MIN: t.Final = 1280
@@ -225,15 +229,33 @@ def checked_mapping(variable: str, value: object) -> dict[str, t.Any]:
     return dict(value)
 
 
-def check_kind(host: str, value: object, topology: str) -> str:
+def check_lanes(lanes: object) -> tuple[int, ...]:
+    """Lanes of the Thors' QSFP cages that are cabled, in order; all where none are named."""
+    if lanes in (None, ""):
+        return LANES
+    given = lanes if isinstance(lanes, (list, tuple)) else [lanes]
+    numbers = [_integer(number) for number in given]
+    if not numbers or any(number not in LANES for number in numbers) or len(set(numbers)) < len(numbers):
+        raise FabricError(
+            "fabric_lanes",
+            lanes,
+            "it lists the lanes of the Thors' QSFP cages that are cabled, 0 to 3, each once",
+            "give a list such as [0, 1], or leave it out for all four",
+        )
+    return tuple(sorted(number for number in numbers if number is not None))
+
+
+def check_kind(host: str, value: object, topology: str, lanes: bool = False) -> str:
+    """``lanes``: all hosts are Thors, whose QSFP cages can be cabled directly or to a switch."""
     kind = "spark" if value is None and topology != "lan" else ("generic" if value is None else value)
     if not isinstance(kind, str) or kind not in KINDS:
         raise FabricError("kind", value, "not a kind of host", f"use one of {', '.join(KINDS)}", host)
-    if kind == "thor" and topology != "lan":
+    if kind == "thor" and topology != "lan" and not (lanes and topology in OF_LANES):
         raise FabricError(
             "kind",
             kind,
-            f"a Jetson Thor has no RDMA NIC and cannot be part of a {topology} fabric",
+            f"a Jetson Thor has no RDMA NIC and cannot be part of a {topology} fabric"
+            + (" with other hosts" if topology in OF_LANES else ""),
             "set fabric_topology: lan for clusters with a Thor, or take the host out of the group cluster",
             host,
         )

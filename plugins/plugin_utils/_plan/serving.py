@@ -37,6 +37,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import rec
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import runtime as _runtime
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import llama_cpp, registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import PlannedEngine
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_values import OF_LANES
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 
 Ask = drafter.Ask
@@ -368,6 +369,9 @@ def _topology_between(hosts: int, topology: str) -> str:
 def _topology_of(cluster: Mapping[str, Any]) -> str:
     """What the hosts of a cluster make up: those of a serving group are a part of the fabric of all hosts."""
     topology, hosts = str(cluster["topology"]), cluster["hosts"]
+    if cluster["profile"] == "tcp" and topology in OF_LANES:
+        # ranks that use TCP are as on a lan, whatever carries it
+        return "lan"
     if not cluster.get("group"):
         return topology
     if topology in ring.CHAINS and len(hosts) > 1:

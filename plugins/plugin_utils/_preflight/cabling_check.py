@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import ERROR, UNKNOWN, Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import neighbors
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import cabling
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import SPARK_NETDEVS
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import SPARK_NETDEVS, THOR_NETDEVS
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ring import CHAINS
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.facts import Plan, cage_name
 
@@ -56,7 +56,8 @@ def switch_problems(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> li
     rails: dict[str, dict[str, str]] = {}
     for host, entry in plan.items():
         for link in entry["links"] if entry["topology"] == "switch" and probes.get(host) else ():
-            if link["half"] == 0:
+            # both halves of a cage share the cable, each lane of a Thor has wires of its own
+            if link["half"] == 0 or link["netdev"] in THOR_NETDEVS:
                 rails.setdefault(link["subnet"], {})[host] = neighbors.port_of(link["netdev"])
     hosts = list(dict.fromkeys(host for ports in rails.values() for host in ports))
     found = _apart(plan, probes, hosts)
@@ -64,10 +65,14 @@ def switch_problems(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> li
         return found
     # with two cages to switches, each is one network of its own
     return [
-        dataclasses.replace(one, what=f"by cage {ports[hosts[0]][-1]} of {hosts[0]} and those with it, {one.what}")
+        dataclasses.replace(one, what=f"by {_wires(ports[hosts[0]])} of {hosts[0]} and those with it, {one.what}")
         for ports in rails.values()
         for one in _apart(plan, probes, list(ports), ports)
     ]
+
+
+def _wires(port: str) -> str:
+    return f"lane {THOR_NETDEVS[port]}" if port in THOR_NETDEVS else f"cage {port[-1]}"
 
 
 def _apart(

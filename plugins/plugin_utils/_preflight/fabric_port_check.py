@@ -9,7 +9,11 @@ import typing as t
 from collections.abc import Mapping
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import ERROR, UNKNOWN, Finding
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import SPARK_NETDEVS, spark_netdev
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import (
+    SPARK_NETDEVS,
+    THOR_NETDEVS,
+    spark_netdev,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.facts import (
     Node,
     cage_name,
@@ -134,11 +138,16 @@ def _dead_port(host: str, link: Mapping[str, t.Any], states: Mapping[str, str]) 
             netdev,
         )
     end = f" to {link['peer']} {link['peer_netdev']}" if link["peer"] else " to the switch"
+    lanes = (
+        "; both ends of a lane need one fixed rate, and where the cable has fewer lanes, name those in fabric_lanes"
+        if netdev in THOR_NETDEVS
+        else ""
+    )
     hint = "; an uncabled ConnectX-7 leaves the PCI bus" if states[netdev] == "absent" else ""
     return Finding(
         "carrier",
         f"NIC {netdev} {gone}{hint}",
-        f"plug the cable{end} into {cage_name(netdev)}, and see that the other end is plugged and powered",
+        f"plug the cable{end} into {cage_name(netdev)}, and see that the other end is plugged and powered{lanes}",
         host,
         netdev,
     )

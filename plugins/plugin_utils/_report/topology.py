@@ -174,7 +174,7 @@ def _between_hosts(status: Mapping[str, Any], at: Mapping[str, Point]) -> Iterat
                     far_words, wrong = link_words(other)
                     words = far_words if wrong else words
             line = _parallel(at[host], at[peer], link["half"])
-            other_half = _parallel(at[host], at[peer], 1 - link["half"])
+            other_half = _parallel(at[host], at[peer], link["half"] ^ 1)
             label = _beside(line, other_half, f"half {link['half']}: {words}", wrong)
             ends = ((host, link["netdev"]), (peer, link["peer_netdev"]))
             yield Cable(*line, _title(host, link, words), wrong, label, ends)
@@ -186,7 +186,8 @@ def _parallel(a: Point, b: Point, half: int) -> tuple[float, float, float, float
     length = math.hypot(dx, dy) or 1.0
     # the same side whichever end is drawn first
     sign = 1 if (a <= b) else -1
-    offset = (-10 if half == 0 else 10) * sign
+    # a Thor's lanes go on outwards
+    offset = (-10, 10, -20, 20)[half % 4] * sign
     ox, oy = -dy / length * offset, dx / length * offset
     return a[0] + ox, a[1] + oy, b[0] + ox, b[1] + oy
 

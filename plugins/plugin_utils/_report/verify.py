@@ -163,7 +163,9 @@ def link_lines(
     fabric: Mapping[str, Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
     """One line a measurement, and more; ``speeds``: Gb/s that links negotiated, by host and NIC."""
-    kinds, lan, lines = cluster["kinds"], cluster["topology"] == "lan", []
+    kinds, lines = cluster["kinds"], []
+    # a Thor's lane may be of several fixed rates as well
+    lan = cluster["topology"] == "lan" or all(kind == "thor" for kind in kinds.values())
     for test in tests:
         both = len(test["paths"]) > 1
         first = test["paths"][0]

@@ -370,6 +370,18 @@ def test_a_lost_way_in_is_raised_by_the_uuid_that_it_had(machine: Machine, netwo
     assert not [command for command in machine.commands if "u-mgmt" in command]
 
 
+def test_a_lane_of_a_thor_is_down_while_it_gets_another_mtu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its driver refuses another MTU while the link is up ("Device or resource busy")."""
+    commands: list[list[str]] = []
+    live = {name: {"mtu": mtu, "up": True} for name, mtu in (("mgbe0_0", 1466), ("mgbe1_0", 8966), ("fab0", 1500))}
+    monkeypatch.setattr(job, "live_links", lambda: live)
+    monkeypatch.setattr(job, "_ok", lambda argv, _steps: commands.append(argv) is None)
+    job._quieten({"expect": [{"netdev": name, "mtu": 8966} for name in live]}, list(live), [])
+    assert commands == [["ip", "link", "set", "dev", "mgbe0_0", "down"]]
+
+
 def test_usage() -> None:
     assert job.main(["job.py", "explode", "/x"]) == 2
 

@@ -10,6 +10,7 @@ import itertools
 from typing import Any
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._discovery import lanes as lanes_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._discovery.proposal import (
     RANGES,
     Cables,
@@ -171,11 +172,55 @@ def test_lanes_without_addresses_of_one_range_are_named_and_left() -> None:
     for own in (["", ""], ["10.8.0.2/24"]):
         found = lanes(Lan(thors="tu"), t=["10.7.0.1/24"], u=own).propose()
         assert (found.lan_nics, found.findings) == ({}, [])
-        assert "give one lane of each an address" in found.notes[0]
+        assert "no frame came over these lanes" in found.notes[0]
     # a Thor without a cable there, and a Spark beside them, have none of it
     for lan in (lanes(Lan(thors="tu"), t=["10.7.0.1/24"]), lanes(Lan("a", "t"), t=["10.7.0.1/24"])):
         found = lan.propose()
         assert (found.lan_nics, found.notes) == ({}, [])
+
+
+def by_lane(lan: Lan, *ends: tuple[str, int]) -> Lan:
+    """A cable or a switch between lanes of Thors: frames come in, and their ports are plugged."""
+    for name, lane in ends:
+        machine = lan.machines[name]
+        machine.seen = machine.seen or {"ports": {}, "neighbours": {}, "lldp": {}}
+        machine.seen["ports"][f"mgbe{lane}_0"] = {"cage": None, "half": None, "carrier": True, "plugged": True}
+        machine.seen["neighbours"].setdefault(f"mgbe{lane}_0", []).extend(
+            {"host": f"boot-{other}", "netdev": f"mgbe{far}_0"} for other, far in ends if other != name
+        )
+    return lan
+
+
+def test_two_thors_whose_lanes_are_cabled_are_a_pair_of_their_own() -> None:
+    lan = Lan(thors="tu")
+    for lane in (0, 1):
+        by_lane(lan, ("t", lane), ("u", lane))
+    found = lan.propose()
+    assert (found.topology, names(found), found.lanes, found.findings) == ("direct", ["t", "u"], [0, 1], [])
+    assert found.cidr == "10.100.0.0/16"
+    assert lanes_of.drawn(lanes_of.ends(found.hosts)) == ["t lane 0 = lane 0 u", "t lane 1 = lane 1 u"]
+    assert lanes_of.words(found.hosts[0], lanes_of.ends(found.hosts)) == "lanes 0, 1: to u"
+    assert lan.propose("lan").lanes == []
+
+
+def test_thors_on_a_switch_use_the_lanes_by_which_all_hear_all() -> None:
+    lan = by_lane(by_lane(Lan(thors="tuv"), ("t", 0), ("u", 0), ("v", 0)), ("t", 2), ("u", 2))
+    found = lan.propose()
+    assert (found.topology, found.lanes, found.findings) == ("switch", [0], [])
+    assert lan.propose("direct").findings[0].what == "discover_topology is direct, and 3 Jetson Thor answered"
+
+
+def test_lanes_that_cross_or_that_leave_a_thor_out_are_findings() -> None:
+    found = by_lane(Lan(thors="tu"), ("t", 0), ("u", 1)).propose()
+    assert [(one.what, one.host) for one in found.findings] == [
+        ("lane 0 is cabled to lane 1 of u", "t"),
+        ("lane 1 is cabled to lane 0 of t", "u"),
+    ]
+    assert "move its end at u to lane 0" in found.findings[0].fix
+    found = by_lane(Lan(thors="tuv"), ("t", 0), ("u", 0)).propose()
+    assert [(one.host, one.what) for one in found.findings] == [
+        ("v", "no lane of their QSFP cages joins all of the Thors: t lane 0 = lane 0 u")
+    ]
 
 
 def test_sparks_without_any_cable_are_a_lan() -> None:

@@ -383,6 +383,53 @@ def test_two_cables_may_be_crossed_and_a_switch_takes_both_cages_of_many() -> No
     assert {link["subnet"] for entry in plan.values() for link in entry["links"]} == segments
 
 
+THORS = {"t": "thor", "u": "thor", "v": "thor"}
+THOR_MANAGEMENT = {"t": "192.168.1.11/24", "u": "192.168.1.12/24", "v": "192.168.1.13/24"}
+
+
+def thors(hosts: str, topology: str, **more: t.Any) -> dict[str, t.Any]:
+    return fabric.fabric_plan(list(hosts), topology, "10.100.0.0/24", kinds=THORS, management=THOR_MANAGEMENT, **more)
+
+
+def test_thors_alone_use_the_lanes_of_their_cages_over_tcp() -> None:
+    plan = thors("tu", "direct")
+    assert [(link["netdev"], link["address"], link["peer"], link["peer_netdev"]) for link in plan["u"]["links"]] == [
+        ("mgbe0_0", "10.100.0.2/26", "t", "mgbe0_0"),
+        ("mgbe1_0", "10.100.0.66/26", "t", "mgbe1_0"),
+        ("mgbe2_0", "10.100.0.130/26", "t", "mgbe2_0"),
+        ("mgbe3_0", "10.100.0.194/26", "t", "mgbe3_0"),
+    ]
+    assert {link["mtu"] for link in plan["u"]["links"]} == {8966}
+    assert (plan["u"]["profile"], plan["u"]["addressing"], plan["u"]["control_netdev"]) == ("tcp", "managed", "mgbe0_0")
+    env = plan["u"]["env"]
+    assert (env["NCCL_NET"], env["NCCL_IB_DISABLE"], env["GLOO_SOCKET_IFNAME"]) == ("Socket", "1", "mgbe0_0")
+    assert env["NCCL_SOCKET_IFNAME"] == "=mgbe0_0,mgbe1_0,mgbe2_0,mgbe3_0"
+    assert "NCCL_IB_HCA" not in env
+
+
+def test_fewer_lanes_and_a_third_thor_move_no_address() -> None:
+    pair, three = thors("tu", "direct"), thors("tuv", "switch", lanes=[2, 0], mtu=1500)
+    before = {link["netdev"]: link["address"] for link in pair["u"]["links"]}
+    assert {link["netdev"]: link["address"] for link in three["u"]["links"]} == {
+        name: before[name] for name in ("mgbe0_0", "mgbe2_0")
+    }
+    assert {link["mtu"] for link in three["u"]["links"]} == {1500}
+    assert three["u"]["env"]["NCCL_SOCKET_IFNAME"] == "=mgbe0_0,mgbe2_0"
+
+
+@pytest.mark.parametrize("lanes", [[], [4], [0, 0], "two", [True], {"a": 1}])
+def test_lanes_that_are_none_are_refused(lanes: t.Any) -> None:
+    with pytest.raises(fabric.FabricError, match=r"fabric_lanes"):
+        thors("tu", "direct", lanes=lanes)
+
+
+def test_a_thor_beside_a_spark_has_no_fabric_and_none_is_in_a_ring() -> None:
+    with pytest.raises(fabric.FabricError, match=r"cannot be part of a direct fabric with other hosts"):
+        fabric.fabric_plan(["t", "a"], "direct", "10.100.0.0/24", kinds={"t": "thor", "a": "spark"})
+    with pytest.raises(fabric.FabricError, match=r"cannot be part of a ring fabric;"):
+        thors("tuv", "ring")
+
+
 def test_the_owner_names_the_control_network_of_a_fabric() -> None:
     nics = dict.fromkeys(AB, "tailscale0")
     given = {"management": {"a": "100.64.0.1/32", "b": "100.64.0.2/32"}, "nics": nics, "control_nics": AB}

@@ -206,6 +206,45 @@ def test_lldp_tells_a_broken_link_of_two_switches_from_a_wrong_vlan(names: tuple
     assert words in errors[0]
 
 
+def thor_world(topology: str, hosts: str) -> World:
+    world = World(topology, list(hosts), dict.fromkeys(hosts, "thor"))
+    for host in hosts:
+        names = [link["netdev"] for link in world.plan[host]["links"]]
+        world.nodes[host]["interfaces"] = [
+            *(one for one in world.nodes[host]["interfaces"] if one["name"] in ("lo", "enP7s7")),
+            *({**world.nic(name), "max_mtu": 8966} for name in names),
+        ]
+        world.probes[host]["rdma"]["links"] = []
+    return world
+
+
+def test_lanes_of_thors_as_planned_are_no_finding() -> None:
+    assert thor_world("direct", "tu").check() == []
+    world = thor_world("switch", "tuv")
+    heard(world, "tuv")
+    assert world.check() == []
+
+
+def test_a_crossed_a_dark_and_a_separated_lane_of_thors() -> None:
+    world = thor_world("direct", "tu")
+    for host, other in ("tu", "ut"):
+        world.probes[host]["neighbours"]["mgbe0_0"] = [{"host": other, "netdev": "mgbe1_0"}]
+    assert world.errors()[0] == (
+        "host t: NIC mgbe0_0 is cabled to u mgbe1_0, the plan wants u mgbe0_0 there; move the end that is in lane 1 of "
+        "the QSFP cage of u to lane 0 of the QSFP cage of u"
+    )
+    world = thor_world("direct", "tu")
+    world.cut("t", "mgbe3_0")
+    assert "NIC mgbe3_0 has no carrier" in world.errors()[0]
+    assert "name those in fabric_lanes" in world.errors()[0]
+    world = thor_world("switch", "tuv")
+    heard(world, "tuv")
+    for host in "tuv":
+        seen = [{"host": other, "netdev": "mgbe2_0"} for other in "tu" if other != host and host != "v"]
+        world.probes[host]["neighbours"]["mgbe2_0"] = seen
+    assert world.errors()[0].startswith("host v: by lane 2 of t and those with it, these hosts hear each other")
+
+
 def test_one_rail_of_two_in_parts_is_named_though_the_other_joins_all() -> None:
     world = World("switch", list("abcd"), cage=[0, 1])
     for parts, netdevs in (("abcd", (A0, A1)), ("abc d", (B0, B1))):
