@@ -366,12 +366,15 @@ def _topology_between(hosts: int, topology: str) -> str:
     return {1: "lan", 2: "direct" if topology == "ring" else topology}.get(hosts, topology)
 
 
+def _carried(cluster: Mapping[str, Any]) -> str:
+    """The topology, as far as ranks see it: on cables of Thors they use TCP as on a lan."""
+    topology = str(cluster["topology"])
+    return "lan" if cluster["profile"] == "tcp" and topology in OF_LANES else topology
+
+
 def _topology_of(cluster: Mapping[str, Any]) -> str:
     """What the hosts of a cluster make up: those of a serving group are a part of the fabric of all hosts."""
-    topology, hosts = str(cluster["topology"]), cluster["hosts"]
-    if cluster["profile"] == "tcp" and topology in OF_LANES:
-        # ranks that use TCP are as on a lan, whatever carries it
-        return "lan"
+    topology, hosts = _carried(cluster), cluster["hosts"]
     if not cluster.get("group"):
         return topology
     if topology in ring.CHAINS and len(hosts) > 1:
@@ -466,7 +469,7 @@ def plan_degraded(
             plan = registry.planned_engine(str(whole.get("engine") or "")).plan(
                 name,
                 hosts,
-                topology=_topology_between(len(hosts), cluster["topology"]),
+                topology=_topology_between(len(hosts), _carried(cluster)),
                 gpus_per_host={host: cluster["gpus"][host] for host in hosts},
                 kinds={host: cluster["kinds"][host] for host in hosts},
                 memory_bytes={host: nodes[host]["mem_total_bytes"] for host in hosts},

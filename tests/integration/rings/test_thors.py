@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two Thors, lane to lane: wrong lanes stop a run before a change, right ones are converged once and outlast a reboot."""
+"""Two Thors, lane to lane: wrong lanes stop a run before a change, right ones are converged once, and hold."""
 
 from __future__ import annotations
 

@@ -102,3 +102,11 @@ def test_a_serving_group_is_a_cluster_of_its_own_hosts_on_one_fabric() -> None:
         for host in plan["hosts"]
     }
     assert plan_parts([Part("big", ["a", "c", "b"]), Part("small", ["d"])], hostvars, told, fabric) == plans
+
+
+def test_thors_on_cables_of_their_own_are_said_and_planned_as_ranks_over_tcp() -> None:
+    hosts = ["t", "u"]
+    _first, cluster, fabric, _nodes = planned(hosts, "direct", dict.fromkeys(hosts, "thor"), fabric_lanes=[0])
+    assert cluster["summary"].endswith("TCP on every rank: over the lanes of the QSFP cages, for a Thor has no RDMA")
+    assert (cluster["profile"], cluster["control"]) == ("tcp", "fabric")
+    assert [link["netdev"] for link in fabric["t"]["links"]] == ["mgbe0_0"]
