@@ -9,6 +9,7 @@ import pytest
 from sparklab.plan import (
     CAGES,
     DATA_NICS,
+    LANES,
     Host,
     Plan,
     Segment,
@@ -261,3 +262,13 @@ def test_disk_sizes():
     for bad in ("12", "G", "0G", "12T", "64M", "-1G"):
         with pytest.raises(LabError, match="disk size"):
             disk_bytes(bad)
+
+
+def test_thors_alone_are_cabled_lane_to_lane_or_to_a_switch() -> None:
+    thors = allot([Wish(f"thor-0{number}", "thor") for number in (1, 2, 3)], "10.79.0.0/24")
+    pair = wire(thors[:2], "direct")
+    assert [(one.kind, one.ends) for one in pair] == [("cable", (("thor-01", nic), ("thor-02", nic))) for nic in LANES]
+    assert [(one.kind, len(one.ends)) for one in wire(thors, "switch")] == [("switch", 3)] * 4
+    for hosts, topology in ((thors, "direct"), (thors, "ring")):
+        with pytest.raises(LabError):
+            wire(hosts, topology)
