@@ -41,11 +41,17 @@ def cabling_problems(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> l
     # hosts that only stand in another order have no cable in a wrong cage
     swapped, left = ([], wrong) if order else _swapped(wrong)
     left = [end for end in left if not _in_other_cage(end, probes)]
-    problems = swapped + _wrong_ends(left, order) + [_silent_end(*end, probes) for end in silent]
-    if problems and any(entry["topology"] in CHAINS for entry in plan.values()):
-        drawing = f"; cabled now: {'; '.join(cabling.sketch(list(plan), ends))}"
-        problems[-1] = dataclasses.replace(problems[-1], fix=problems[-1].fix + drawing)
-    return problems
+    return swapped + _wrong_ends(left, order) + [_silent_end(*end, probes) for end in silent]
+
+
+def with_drawing(problems: Sequence[Finding], plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> list[Finding]:
+    """The findings, the last one about a cable of a ring or a line with a drawing of what is cabled."""
+    found = list(problems)
+    last = max((index for index, one in enumerate(found) if one.id in ("cabling", "carrier")), default=None)
+    if last is not None and probes and any(entry["topology"] in CHAINS for entry in plan.values()):
+        drawing = f"; cabled now: {'; '.join(cabling.sketch(list(plan), _ends(plan, probes)))}"
+        found[last] = dataclasses.replace(found[last], fix=found[last].fix + drawing)
+    return found
 
 
 def switch_problems(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> list[Finding]:

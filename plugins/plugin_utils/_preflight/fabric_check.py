@@ -22,6 +22,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight impor
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.cabling_check import (
     cabling_problems,
     switch_problems,
+    with_drawing,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.facts import Node, Plan
 
@@ -66,7 +67,7 @@ def check_facts(
         problems += host_check.torn_problems(host, node)
         problems += host_check.system_problems(host, node)
         problems += host_check.clock_problems(host, node)
-    problems += cabling_problems(plan, probes)
+    problems = with_drawing(problems + cabling_problems(plan, probes), plan, probes)
     problems += switch_problems(plan, probes)
     problems += host_check.rate_problems(plan, probes)
     problems += host_check.parity_problems(plan, nodes, probes)

@@ -91,6 +91,16 @@ def test_a_doubled_cable_on_a_ring_of_four_names_the_cable_to_move_and_draws() -
     assert errors[-1].endswith("cabled now: a p0=p1 b p0=p1 a; c p0=p1 d p0=p1 c")
 
 
+def test_a_missing_cable_of_a_ring_is_drawn() -> None:
+    world = World("ring", list("abcd"))
+    world.cut("b", A0, A1)
+    world.cut("c", B0, B1)
+    errors = world.errors()
+    assert f"host b: NIC {A0} has no carrier" in errors[0]
+    assert errors[-1].endswith("cabled now: b p1=p0 a p1=p0 d p1=p0 c")
+    assert sum("cabled now" in error for error in errors) == 1
+
+
 def test_a_nic_may_hear_both_halves_of_the_right_cage() -> None:
     world = World("direct", ["a", "b"])
     for host, other in (("a", "b"), ("b", "a")):
