@@ -115,7 +115,7 @@ def cabled(machine: Machine) -> list[tuple[str, str]]:
     return [] if machine.node["management"]["netdev"] in {nic for nic, _network in own} else own
 
 
-def common_network(own: Mapping[str, Sequence[tuple[str, str]]]) -> str:
+def network_of_all(own: Mapping[str, Sequence[tuple[str, str]]]) -> str:
     """The first network in which a lane of every machine has an address already; empty without one."""
     networks = [{network for _nic, network in found if network} for found in own.values()]
     return next(iter(sorted(set.intersection(*networks))), "") if networks else ""

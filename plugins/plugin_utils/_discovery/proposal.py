@@ -326,7 +326,7 @@ def _topology(sparks: Sequence[Machine], cables: Cables) -> str:
 def _thors_topology(thors: Sequence[Machine], by_lane: lanes.Ends) -> str:
     """The lanes of their QSFP cages where they hear each other there; addresses that some have already stay."""
     nics = {one.name: lanes.cabled(one) for one in thors}
-    return "lan" if lanes.common_network(nics) else lanes.topology(thors, by_lane)
+    return "lan" if lanes.network_of_all(nics) else lanes.topology(thors, by_lane)
 
 
 def _by_lanes(proposal: Proposal, by_lane: lanes.Ends) -> None:
@@ -482,7 +482,7 @@ def _lanes(proposal: Proposal) -> None:
     by_name = {one.name: lanes.cabled(one) for one in proposal.hosts if one.kind == "thor"}
     if len(by_name) < max(2, len(proposal.hosts)) or not all(by_name.values()):
         return
-    common = lanes.common_network(by_name)
+    common = lanes.network_of_all(by_name)
     if common:
         proposal.lan_nics = {
             name: next(nic for nic, network in nics if network == common) for name, nics in by_name.items()

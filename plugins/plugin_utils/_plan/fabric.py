@@ -205,11 +205,8 @@ def fabric_plan(
     # a lan takes no address from the range, so it may be left undefined there; nonsense is still named
     network = t.cast("IPNetwork", None if lan and cidr in (None, "") else check_cidr(cidr))
     management_by_host, nic_by_host = checked_mapping("management", management), checked_mapping("nics", nics)
-    kind_by_host = checked_mapping("kinds", kinds)
     override_by_host, head = checked_mapping("fabric_overrides", overrides), _head(ray_head, names)
-    alone = all(kind_by_host.get(host) == "thor" for host in names)
-    resolved_kinds = {host: check_kind(host, kind_by_host.get(host), topology, alone) for host in names}
-    own_lanes = check_lanes(lanes) if alone and topology in OF_LANES else ()
+    resolved_kinds, own_lanes = _kinds_and_lanes(names, topology, checked_mapping("kinds", kinds), lanes)
     addresses = {host: check_management(host, management_by_host.get(host), by_management) for host in names}
     netdevs = {host: check_netdev(host, nic_by_host.get(host)) for host in names}
     check_management_duplicates(addresses)
@@ -217,18 +214,17 @@ def fabric_plan(
         check_no_overrides(override_by_host)
         ports = list(lan_ports(names, addresses, netdevs))
     else:
-        places = check_reserved(reserved)
-        ports = allot(names, topology, network, cages, override_by_host, addresses, places, own_lanes)
+        rest = (override_by_host, addresses, check_reserved(reserved), own_lanes)
+        ports = allot(names, topology, network, cages, *rest)
     ports_by_host = {host: [port for port in ports if port.host == host] for host in names}
     control = {host: _control(by_management, ports_by_host[host], addresses[host], netdevs[host]) for host in names}
-    profile = _profile(topology, resolved_kinds)
     nccl = _nccl(topology, len(names), ports, check_patch(nccl_patch), two)
     return {
         host: _host_plan(
             topology,
             ports_by_host[host],
             kind=resolved_kinds[host],
-            profile=profile,
+            profile=_profile(topology, resolved_kinds),
             management=str(addresses[host] if addresses[host] is not None else management_by_host.get(host) or ""),
             management_netdev=netdevs[host] or (control[host][1] if by_management else ""),
             control=control[host],
@@ -238,6 +234,15 @@ def fabric_plan(
         )
         for host in names
     }
+
+
+def _kinds_and_lanes(
+    names: Sequence[str], topology: str, kinds: Mapping[str, t.Any], lanes: object
+) -> tuple[dict[str, str], Sequence[int]]:
+    """The kind of every host, and the lanes that join them where all are Thors with a fabric."""
+    alone = all(kinds.get(host) == "thor" for host in names)
+    resolved = {host: check_kind(host, kinds.get(host), topology, alone) for host in names}
+    return resolved, check_lanes(lanes) if alone and topology in OF_LANES else ()
 
 
 def _control(by_management: bool, ports: Sequence[Port], management: IPNetwork | None, netdev: str) -> tuple[str, str]:

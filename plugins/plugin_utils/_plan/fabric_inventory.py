@@ -57,17 +57,15 @@ def fabric_problems(
     attempt(fabric_values.check_cages, cage, list(cage) if isinstance(cage, Mapping) else [], checked or "")
     attempt(fabric_values.check_mtu, mtu)
     attempt(fabric_values.check_patch, nccl_patch)
-    cabled = attempt(fabric_values.check_lanes, lanes)
-    places = attempt(fabric_values.check_reserved, reserved)
+    cabled, places = attempt(fabric_values.check_lanes, lanes), attempt(fabric_values.check_reserved, reserved)
     if checked is None:
         return problems
     names = attempt(fabric_values.check_hosts, hosts, checked)
     if not (checked == "lan" and cidr in (None, "")):
         attempt(fabric_values.check_cidr, cidr)
-    kinds = dict.fromkeys(groups.get("thors", ()), "thor") | dict.fromkeys(groups.get("sparks", ()), "spark")
-    alone = bool(names) and all(kinds.get(host) == "thor" for host in names)
-    for host in names or ():
-        attempt(fabric_values.check_kind, host, kinds.get(host), checked, alone)
+    alone = set((kinds := _asserted_kinds(names or (), groups)).values()) == {"thor"}
+    for host, kind in kinds.items():
+        attempt(fabric_values.check_kind, host, kind, checked, alone)
     if problems:
         return problems
     # An address the inventory states has no prefix length, so it stands for itself alone here (a /32); the rule that
@@ -75,16 +73,20 @@ def fabric_problems(
     addresses = {host: _stated_address((management or {}).get(host)) for host in names}
     attempt(check_management_duplicates, addresses)
     by_host = attempt(fabric_values.checked_mapping, "fabric_overrides", overrides)
-    if problems:
-        return problems
-    if checked == "lan":
+    if checked == "lan" and not problems:
         attempt(check_no_overrides, by_host)
-    else:
+    elif not problems:
         cages = attempt(fabric_values.check_cages, cage, names, checked)
         if cages is not None:
-            own = cabled if alone else ()
-            attempt(allot, names, checked, fabric_values.check_cidr(cidr), cages, by_host, addresses, places, own)
+            rest = (cages, by_host, addresses, places, cabled if alone else ())
+            attempt(allot, names, checked, fabric_values.check_cidr(cidr), *rest)
     return problems
+
+
+def _asserted_kinds(hosts: Sequence[str], groups: Mapping[str, Sequence[str]]) -> dict[str, str | None]:
+    """The kind of each host as its group says it, None where none does."""
+    kinds = dict.fromkeys(groups.get("thors", ()), "thor") | dict.fromkeys(groups.get("sparks", ()), "spark")
+    return {host: kinds.get(host) for host in hosts}
 
 
 def _stated_address(value: object) -> IPNetwork | None:
