@@ -1,5 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
+# a program of the host, which prints what it says:
+# pylint: disable=ansible-bad-function
 """Takes the wanted configuration of the front proxy into use only if nginx accepts it.
 
 This runs as root, because what is wanted holds keys; nginx never does, not even to test a configuration.

@@ -57,8 +57,9 @@ def composed(text: str, path: str) -> tuple[yaml.Node | None, list[Finding]]:
             if "\t" in lines[near][: len(lines[near]) - len(lines[near].lstrip())]:
                 return None, [_at(path, near + 1, "a tab indents it, which YAML does not take", _SPACES)]
         above = [_spaces(line) for line in lines[:number] if line.strip() and not line.lstrip().startswith("#")]
-        if number < len(lines) and above and above[-1] > _spaces(lines[number]) not in above:
-            what = f"it begins with {_spaces(lines[number])} spaces, as no line above it does"
+        spaces = _spaces(lines[number]) if number < len(lines) else 0
+        if number < len(lines) and above and above[-1] > spaces and spaces not in above:
+            what = f"it begins with {spaces} spaces, as no line above it does"
             return None, [_at(path, number + 1, what, f"begin it like the lines beside which it belongs; {_SPACES}")]
         return None, [_at(path, number + 1, f"it is no YAML ({error.problem})", f"correct it; {_SPACES}")]
     except yaml.YAMLError as error:
