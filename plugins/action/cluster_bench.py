@@ -55,11 +55,11 @@ class ActionModule(ClusterAction):
     ERRORS = (bench.BenchError,)
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return {"changed": False, **getattr(self, f"_{arguments['stage']}")(arguments)}
+        return {"changed": False, **getattr(self, f"_{arguments['stage']}_stage")(arguments)}
 
     # --- plan --------------------------------------------------------------------------------------------------------
 
-    def _plan(self, given: dict[str, Any]) -> dict[str, Any]:
+    def _plan_stage(self, given: dict[str, Any]) -> dict[str, Any]:
         bench.check_source(given["source"])
         seen = results.see(self.vars, given["nodes"])
         head = seen.cluster["head"]
@@ -105,7 +105,7 @@ class ActionModule(ClusterAction):
 
     # --- run ---------------------------------------------------------------------------------------------------------
 
-    def _run(self, given: dict[str, Any]) -> dict[str, Any]:
+    def _run_stage(self, given: dict[str, Any]) -> dict[str, Any]:
         plan = given["plan"]
         python = given["python"] or str(self._templar.template("{{ ansible_playbook_python }}"))
         with tempfile.TemporaryDirectory(prefix="sparkthor-bench-") as folder:
@@ -188,7 +188,7 @@ class ActionModule(ClusterAction):
 
     # --- result ------------------------------------------------------------------------------------------------------
 
-    def _result(self, given: dict[str, Any]) -> dict[str, Any]:
+    def _result_stage(self, given: dict[str, Any]) -> dict[str, Any]:
         seen = results.see(self.vars, given["nodes"])
         plan, measured = given["plan"], given["measured"]
         everything = self.vars["hostvars"]
@@ -226,12 +226,12 @@ class ActionModule(ClusterAction):
 
     # --- tune --------------------------------------------------------------------------------------------------------
 
-    def _splits(self, given: dict[str, Any]) -> dict[str, Any]:
+    def _splits_stage(self, given: dict[str, Any]) -> dict[str, Any]:
         found = tune.splits(given["choice"], tune.used(given["plan"]["with"]), given["most"])
         self.tell(f"measured one after the other: {', '.join(map(tune.name, found))}")
         return {"splits": [list(split) for split in found]}
 
-    def _best(self, given: dict[str, Any]) -> dict[str, Any]:
+    def _best_stage(self, given: dict[str, Any]) -> dict[str, Any]:
         tried = given["tried"]
         self.tell(tune.text(given["goal"], tried))
         return {"best": tune.best(given["goal"], tried)}

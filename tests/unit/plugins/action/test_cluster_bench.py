@@ -59,7 +59,7 @@ def run(**given: Any) -> dict[str, Any]:
     action._display = types.SimpleNamespace(display=lambda _text: None)
     action.vars = {"vllm_serve_api_key": "a-key-that-nobody-may-see"}
     usual = {"plan": PLAN, "python": sys.executable, "tokenizer": None, "book": "http://book", "tokens": 8, "runs": 2}
-    return action._run({**usual, "extra": [], **given})
+    return action._run_stage({**usual, "extra": [], **given})
 
 
 def test_the_tool_has_the_key_and_no_process_list_shows_it(told: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_run_that_is_slower_than_the_kept_one_names_what_changed(
     action._display = types.SimpleNamespace(display=shown.append)
     action.vars = {"hostvars": {}, "inventory_dir": str(tmp_path)}
     found = [
-        action._result({
+        action._result_stage({
             "nodes": "", "power": "", "folder": str(tmp_path / "kept"), "source": "https://example.org/mine",
             "measured": {"report": report(speed), "spans": []},
             "plan": {"model": "qwen", "with": {"driver of spark-01": driver}},
@@ -139,3 +139,33 @@ def test_a_run_that_is_slower_than_the_kept_one_names_what_changed(
     assert len(list((tmp_path / "kept").rglob("*.llama-benchy"))) == 2
     written = sorted((tmp_path / "kept").rglob("*.measured.yml"))
     assert [yaml.safe_load(path.read_text())["measured"][0]["tokens_per_second"] for path in written] == [50.0, 47.0]
+
+
+def whole(**args: Any) -> dict[str, Any]:
+    """A task, as Ansible runs it."""
+    task = types.SimpleNamespace(
+        args={"nodes": "__nodes", **args},
+        check_mode=False,
+        diff=False,
+        async_val=0,
+        action="cluster_bench",
+        run_once=True,
+    )
+    connection = types.SimpleNamespace(_shell=types.SimpleNamespace(tmpdir=None))
+    action = cluster_bench.ActionModule(task, connection, types.SimpleNamespace(), None, None, None)
+    return action.run(task_vars={"hostvars": {}})
+
+
+def test_a_task_gets_to_its_stage() -> None:
+    tried = [
+        {"split": [1, 2], "rows": [{"streams": 1, "throughput": 10.0}], "kept": "first"},
+        {"split": [2, 1], "rows": [{"streams": 1, "throughput": 20.0}]},
+    ]
+    assert whole(stage="best", goal="latency", tried=tried)["best"] == 1
+    choice = {"tensor": 2, "pipeline": 1, "next": [(1, 2)], "uncompared": [], "others": []}
+    used = {"with": {"option pipeline-parallel-size": "2"}}
+    assert whole(stage="splits", choice=choice, plan=used)["splits"] == [[1, 2], [2, 1]]
+    # no stage takes the place of what the base of all actions has
+    for stage in cluster_bench.ActionModule.ARGUMENTS["stage"]["choices"]:
+        assert f"_{stage}_stage" in vars(cluster_bench.ActionModule)
+    assert "_run" not in vars(cluster_bench.ActionModule)
