@@ -446,8 +446,9 @@ class WayBack:
                 _ok(["ip", "link", "set", "dev", name, "up"], steps)
             if old["mtu"] and old["mtu"] != live["mtu"]:
                 lane = _LANE.fullmatch(name) and (live["up"] or old["up"])
-                for state in (["down"] if lane else []), ["mtu", str(old["mtu"])], (["up"] if lane else []):
-                    _ = state and _ok(["ip", "link", "set", "dev", name, *state], steps)
+                states = [["down"], ["mtu", str(old["mtu"])], ["up"]]
+                for state in states if lane else states[1:2]:
+                    _ok(["ip", "link", "set", "dev", name, *state], steps)
             for address in strange_addresses(plan, name, now) if name in plan["netdevs"] else []:
                 _ok(["ip", "address", "del", address, "dev", name], steps)
             for address in missing_addresses(plan["live"], now, name):
