@@ -12,6 +12,7 @@ import json
 import os
 import ssl
 import subprocess
+import sys
 import tempfile
 from typing import Any
 
@@ -107,7 +108,7 @@ class ActionModule(ClusterAction):
 
     def _run_stage(self, given: dict[str, Any]) -> dict[str, Any]:
         plan = given["plan"]
-        python = given["python"] or str(self._templar.template("{{ ansible_playbook_python }}"))
+        python = given["python"] or sys.executable
         with tempfile.TemporaryDirectory(prefix="sparkthor-bench-") as folder:
             self._prepare(given, plan, folder)
             if run_limited([python, "-c", "import llama_benchy"], IMPORT_LIMIT)[0]:

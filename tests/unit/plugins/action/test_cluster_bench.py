@@ -97,6 +97,11 @@ def test_what_is_missing_is_said_in_one_line(told: Path, given: dict[str, Any], 
     assert "\n" not in str(error.value)
 
 
+def test_the_python_that_runs_this_has_the_tool_unless_another_is_named(told: Path) -> None:
+    # nothing is made of a template that this collection writes itself
+    assert len(run(python="")["report"]["benchmarks"]) == 2
+
+
 def test_a_python_without_the_tool_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONPATH", raising=False)
     with pytest.raises(bench.BenchError, match=r"bench_python: .* has no llama-benchy: install it there"):
