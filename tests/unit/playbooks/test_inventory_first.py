@@ -43,6 +43,17 @@ def play(playbook: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_a_password_that_leads_to_nothing(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text(
+        SOUND.replace("192.168.1.12", '192.168.1.12\n          ansible_become_password: "{{ vault_sudo }}"'),
+        encoding="utf-8",
+    )
+    done = play("site", "-i", str(tmp_path / "hosts.yml"))
+    assert done.returncode != 0
+    assert "host spark-02: ansible_become_password: 'vault_sudo' is undefined; define that variable" in done.stdout
+    assert "spark-02 " not in done.stdout.split("PLAY RECAP")[1]
+
+
 @pytest.mark.parametrize(
     ("playbook", "right", "wrong", "said"),
     [

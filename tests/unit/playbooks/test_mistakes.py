@@ -45,6 +45,7 @@ MISTAKES = {
     "a variable beside the hosts of a group": FIRST + "test_a_limit_and_tags_do_not_leave_it_out",
     "the name of a model as a recipe": FIRST + "test_what_is_served_is_known_before_a_host_is_asked",
     "an engine that is none": FIRST + "test_what_is_served_is_known_before_a_host_is_asked",
+    "a password in a variable that nobody defines": FIRST + "test_a_password_that_leads_to_nothing",
     "an -i that is not there": SOURCES + "test_what_is_not_there_is_named_with_what_may_be_meant",
     "a space too few": SOURCES + "test_a_mistake_is_named_with_its_file_and_line",
     "the word INVENTORY as it stands in the pages": SOURCES + "test_what_is_not_there_is_named_with_what_may_be_meant",
