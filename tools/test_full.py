@@ -39,6 +39,7 @@ COMMON = (
 #: and what some run besides
 MORE = {
     "border": ("tests/integration/border", "tests/unit/hub_stand_in.py", "tools/release.py"),
+    "border_serve": ("tests/integration/border", "tests/integration/border_lab", "tools/release.py"),
     "engines": ("tests/integration/groups", "tests/fixtures/gguf"),
     "faults": ("tools/faults",),
     "examples": ("examples",),

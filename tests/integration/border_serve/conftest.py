@@ -1,0 +1,54 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The inventory 2spark on simulated hosts with docker, whose worker lies, and a controller as one installs it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from sparklab import Lab, LabError
+
+from tests.integration.border.conftest import TOP
+from tests.integration.border_lab.conftest import SECRET, Edge, install, make_a_liar
+
+NAME = "border-serve"
+#: tools/test.sh runs scenarios beside one another
+SUBNET = os.environ.get("SPARKLAB_SUBNET", "10.79.58.0/24")
+
+
+@pytest.fixture(scope="session")
+def edge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edge]:
+    subprocess.run([sys.executable, "lab/engine/image.py"], cwd=TOP, check=True, stdout=subprocess.DEVNULL)
+    home = tmp_path_factory.mktemp("home")
+    inventory = shutil.copytree(TOP / "inventories/2spark", home / "cluster")
+    try:
+        Lab(NAME, TOP / ".lab").destroy()
+    except LabError as error:  # it is not there
+        print(f"{NAME}: {error}")
+    lab = Lab.create(
+        [inventory],
+        home=TOP / ".lab",
+        name=NAME,
+        subnet=SUBNET,
+        suite="trixie",
+        disk="20G",
+        layers=["docker"],
+    )
+    try:
+        # of two files of one folder the later one says last where a host is
+        shutil.copy(lab.folder / "inventory.yml", inventory / "lab.yml")
+        made = Edge(lab, home, liar="spark-02", honest="spark-01")
+        make_a_liar(made)
+        (home / ".ssh").mkdir()
+        (home / ".ssh" / "id_ed25519").write_bytes(SECRET)
+        install(made)
+        yield made
+    finally:
+        if not os.environ.get("BORDER_KEEP"):
+            lab.destroy()
