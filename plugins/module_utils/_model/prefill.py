@@ -4,10 +4,14 @@
 
 A prompt is read in steps of ``max_num_batched_tokens``. A token takes::
 
-    the longer of (operations / rate, weights / bandwidth / tokens of a step) + layers x time of a layer + all-reduces
+    the longer of (operations / rate, weights / bandwidth / tokens of a step) + passes over its states + all-reduces
 
-The figures stand beside measured prompts in tests/truth/prefills.json (docs/planning.md). Stages of a pipeline read
-different steps at the same time, so they help from the second step on; no measured row has them.
+Norms, residuals and quantization pass over a token's state in each layer, on every rank the whole of it, and over each
+of the streams that hyper-connections keep side by side. So a wider split helps such a model little: its passes stay.
+
+The figures are chosen by the rows of tests/truth/prefills.json that are marked *basis*; the others tell how often the
+range holds (docs/planning.md). Stages of a pipeline read different steps at the same time, so they help from the second
+step on; no measured row has them.
 """
 
 from __future__ import annotations
@@ -27,11 +31,12 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.speed imp
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.weights import Reads
 
-#: operations per second of a Spark that are reached (as the watchdog's patience has it), and by models whose
-#: attention asks an index; this one and LAYER were chosen with all of the rows in view
-RATE, SPARSE_RATE = 40e12, 24e12
-#: seconds of a token in a layer beside its matrices
-LAYER = 1e-6
+#: operations per second of a Spark that are reached: by experts, of which each gets a few tokens of a step, and by the
+#: matrices of a dense model in 8 or 4 bits; no measured row has a dense model in 16 bits or with integer weights
+RATE, DENSE_RATE = 40e12, 140e12
+_DENSE_RATE_OF = ("fp8", "nvfp4", "mxfp4")
+#: how often a layer reads or writes a token's state beside its matrices
+PASSES = 50
 #: positions that sparse attention reads, where config.json does not say it
 SELECTED = 2048
 #: prompts, in tokens, of which it is planned how long they take
@@ -78,13 +83,16 @@ def seconds(shape: Shape, reads: Reads, step: SpeedStep, batched: int, prompt: i
     half = prompt // 2
     positions = shape.count(FULL) * (half if chosen is None else min(chosen, half))
     positions += sum(min(layer.window, half) for layer in shape.layers if layer.cache == WINDOW)
-    operations = 2 * _params(shape) + 4 * shape.heads * shape.head_dim * positions
     tokens = min(batched, prompt)
-    computed = operations / (step.tensor * (RATE if chosen is None else SPARSE_RATE))
-    read = (reads.always + reads.experts) / (step.tensor * step.bandwidth * REACHED) / tokens
-    token = max(computed, read) + layers_of(shape) * LAYER
-    # a ring sends each token's state of 16 bits nearly twice, after the attention and after the feed-forward part
-    token += 2 * layers_of(shape) * shape.hidden * 2 * 2 * (step.tensor - 1) / step.tensor / LINK
+    dense = not shape.experts and shape.quantization in _DENSE_RATE_OF
+    computed = (
+        2 * _params(shape) / (DENSE_RATE if dense else RATE) + 4 * shape.heads * shape.head_dim * positions / RATE
+    )
+    read = (reads.always + reads.experts) / (step.bandwidth * REACHED) / tokens
+    state = layers_of(shape) * shape.hidden * 2  # of 16 bits
+    token = max(computed, read) / step.tensor + PASSES * state * shape.streams / step.bandwidth
+    # a ring sends each token's state nearly twice, after the attention and after the feed-forward part
+    token += 2 * state * 2 * (step.tensor - 1) / step.tensor / LINK
     steps = math.ceil(prompt / tokens)
     return token * prompt * (steps + step.pipeline - 1) / (steps * step.pipeline)
 

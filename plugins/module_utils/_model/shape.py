@@ -154,7 +154,7 @@ def read_shape(config: Mapping[str, Any], asked_dtype: str = "auto") -> Shape:
         quant_config=quant,
         **_vision(text.get("vision_config")),
         **_tables(text, hidden),
-        streams=optional_int(text, ("hc_mult",), 1),
+        streams=optional_int(text, ("hc_mult", "hc_count"), 1),
         stored_dtype=stored_dtype(text),
         expert_dtype=str(text.get("expert_dtype") or ""),
     )
