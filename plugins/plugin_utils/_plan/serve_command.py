@@ -45,7 +45,12 @@ def read_command(text: str, called: str) -> ServedModel:
         words = shlex.split(text)
     except ValueError as error:
         raise RecipeError(f"vllm_serve_recipe={called!r}: the command cannot be read: {error}.") from None
-    starts = [index for index in range(len(words) - 1) if words[index : index + 2] == ["vllm", "serve"]]
+    # some name the program by its path
+    starts = [
+        index
+        for index in range(len(words) - 1)
+        if words[index].rpartition("/")[2] == "vllm" and words[index + 1] == "serve"
+    ]
     if not starts:
         raise RecipeError(f"vllm_serve_recipe={called!r}: the command holds no `vllm serve`. Only that can be served.")
     begin = starts[0] + 2

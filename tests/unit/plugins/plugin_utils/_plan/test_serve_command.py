@@ -68,6 +68,14 @@ def test_the_command_and_what_surrounds_it() -> None:
     assert served.notes == ["command before vllm serve (cd /x '&&')", "command after vllm serve ('|' tee log)"]
 
 
+def test_the_program_may_be_named_by_its_path() -> None:
+    served = read_command("export A=1; exec /usr/local/bin/vllm serve o/m --seed 1", "f")
+    assert (served.model, served.flags) == ("o/m", {"seed": 1})
+    assert served.notes == ["command before vllm serve (export 'A=1;' exec)"]
+    with pytest.raises(RecipeError, match="holds no `vllm serve`"):
+        read_command("my-vllm serve o/m", "f")
+
+
 def test_the_newest_table_decides() -> None:
     assert known_option("max-num-seqs") is not None
     assert known_option("no-enable-prefix-caching") is not None
