@@ -136,6 +136,9 @@ _value:
         - By the tokens of a prompt that the context holds, least and most of C(tokens_per_second) at which it is read
           and of C(seconds_to_first_token), for one stream with nothing cached. Traffic over RoCE is counted.
       type: dict
+    traffic:
+      description: C(bytes_per_token) that a rank sends for each token, and C(all_reduces) that a token waits for.
+      type: dict
     ranks:
       description: The same numbers as lists, one entry a rank.
       type: dict

@@ -21,6 +21,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model import (
     overhead,
     prefill,
     speed,
+    traffic,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import (
     ATTENTION_FREE,
@@ -281,6 +282,7 @@ def _speed(
         "tokens_per_second": speed.tokens_per_second(shape, read, run) if active else None,
         "tokens_per_second_of_streams": speed.of_streams(shape, read, run) if active else None,
         "prompts": prefill.prompts(shape, read, run, step.batched, *context) if active else None,
+        "traffic": traffic.traffic(shape, tensor, pipeline),
     }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model import traffic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.speed import ANY
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.verdict import gib
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.groups import names_of
@@ -50,15 +51,25 @@ def line(planned: Mapping[str, Any], over_tcp: bool = False) -> str:
         parts.append(f"{concurrent:g} requests of {length:,} tokens at once")
     bound = memory.get("decode_tokens_per_second_bound")
     if bound and over_tcp:
-        parts.append(
-            f"tokens/s are not estimated: with TP over TCP each token waits for the network twice a layer {_TCP}"
-        )
+        parts.append(_over_tcp(memory, planned["tensor_parallel"], bound))
     elif bound:
         parts.append(f"about {_speeds(memory)} for one stream (memory bandwidth allows {bound:g})")
         parts += _first_token(memory)
     if memory["verdict"] == "tight" or memory.get("unknown"):
         parts += [*memory["reasons"], *memory["suggestions"]]
     return "; ".join(part.rstrip(".") for part in parts)
+
+
+def _over_tcp(memory: Mapping[str, Any], tensor: int, bound: float) -> str:
+    """What the network allows, which is no estimate of what is reached."""
+    sent, prompt = memory["traffic"], min(ORDINARY, memory["max_model_len"])
+    most = traffic.over_tcp(sent, tensor, bound, prompt)
+    return (
+        f"with TP over TCP a token is summed {sent['all_reduces']} times, {sent['bytes_per_token'] / 1e6:.2g} MB from "
+        f"each rank: memory and network allow {most['tokens_per_second']:g} tokens/s for one stream, and "
+        f"{prompt:,} tokens of a prompt take {_rounded(most['seconds_of_prompt'])} s of network alone at 10 Gbit/s; "
+        f"what is reached is not estimated {_TCP}"
+    )
 
 
 def _first_token(memory: Mapping[str, Any]) -> list[str]:

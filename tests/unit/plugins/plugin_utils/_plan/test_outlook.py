@@ -18,6 +18,7 @@ MEMORY = {
     "max_concurrent_sequences": 6.5,
     "decode_tokens_per_second_bound": 50.0,
     "tokens_per_second": {"any": [20.0, 40.0]},
+    "traffic": {"bytes_per_token": 655360, "all_reduces": 64},
 }
 PLAN = {"served_model_name": "m", "tensor_parallel": 2, "pipeline_parallel": 1, "memory": MEMORY}
 
@@ -89,7 +90,12 @@ def test_a_pinned_cache_is_what_it_is() -> None:
     assert "; about 8.0 GiB of cache on each; " in outlook.line({**PLAN, "memory": {**MEMORY, "ranks": pinned}})
 
 
-def test_bandwidth_says_nothing_of_tp_over_tcp() -> None:
+def test_over_tcp_the_network_says_what_is_allowed() -> None:
     line = outlook.line(PLAN, over_tcp=True)
-    assert "for one stream" not in line
-    assert "with TP over TCP each token waits for the network twice a layer (an 8B model kept 69 % of one" in line
+    assert "about 20 to 40 tokens/s" not in line
+    # 1 / (1 / 50 + 64 x 65 us), and 8,192 x 655,360 bytes / 1.25 GB/s
+    assert (
+        "with TP over TCP a token is summed 64 times, 0.66 MB from each rank: memory and network allow 41.4 tokens/s "
+        "for one stream, and 8,192 tokens of a prompt take 4.3 s of network alone at 10 Gbit/s; what is reached is "
+        "not estimated (an 8B model kept 69 % of one"
+    ) in line
