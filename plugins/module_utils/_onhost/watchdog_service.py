@@ -164,6 +164,9 @@ class Service:
         unit = serving.unit_state(serving.show(self.unit, self.runner))
         if unit is None:
             return None
+        # before this round asks: an engine closes what was asked of it a moment after the answer
+        own = sum(thread is not None and thread.is_alive() for thread in (self._probe_thread, self._ask_thread))
+        count = serving.connections(self.socket) if unit.running else None
         is_listening = unit.running and serving.listening(self.socket)
         text = serving.metrics(self.socket) if is_listening else ""
         now = self.clock()
@@ -178,7 +181,7 @@ class Service:
             now=now,
             unit=unit,
             ranks=ranks,
-            in_flight=self._in_flight(text, probing + asking) if is_listening else None,
+            in_flight=self._in_flight(text, count, own) if is_listening else None,
             signs=self._read_signs(ranks, now),
             listening=is_listening,
             probing=probing,
@@ -227,9 +230,8 @@ class Service:
             self._complain(f"Ray cannot be asked: {error}")
             return None
 
-    def _in_flight(self, text: str, own: int) -> int | None:
+    def _in_flight(self, text: str, count: int | None, own: int) -> int | None:
         """Requests of others. Connections tell more than the engine's gauges, which stand still during a step."""
-        count = serving.connections(self.socket)
         if count is None:
             count = watchdog_report.requests_in_flight(text, self.engine.metrics)
         return None if count is None else max(0, count - own)

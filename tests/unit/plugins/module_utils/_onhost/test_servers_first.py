@@ -6,19 +6,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import socket
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import rank_link, serving
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import peer
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import rank_link, serving, watchdog_service
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.llama_cpp import LLAMA_CPP
 
 from tests.unit.plugins.module_utils._onhost.rank_site import HOSTS, STAY, Site, alive, run, until
+from tests.unit.plugins.module_utils.serving_head import Systemd, make_service
 
 STAND_IN = Path(__file__).parents[5] / "lab" / "engine" / "llama_stand_in.py"
 WORKERS = {"two": "127.0.0.2", "three": "127.0.0.3"}
@@ -192,5 +196,79 @@ def test_the_files_of_the_plan_start_the_group(tmp_path: Path, monkeypatch: pyte
         os.kill(engines.pid("three"), signal.SIGKILL)
         assert await site.tasks["one"] == 1
         assert "rank on three failed" in site.sides["one"].failure
+
+    run(tmp_path, story)
+
+
+def watched(engines: Engines, **settings: Any) -> tuple[watchdog_service.Service, Systemd]:
+    """The watchdog of the group, by a clock ten times as fast as its own."""
+    folder, systemd = engines.folder, Systemd()
+    config = {
+        "engine": "llama_cpp",
+        "socket": str(engines.socket),
+        "model": "m",
+        "group_state": str(folder / "state.json"),
+        "settings": {"expected": HOSTS, **settings},
+    }
+    (folder / "serving.json").write_text(json.dumps(config))
+    own, _said = make_service(
+        folder,
+        str(folder / "serving.json"),
+        systemd,
+        ranks=watchdog_service.group_ranks,
+        signs=watchdog_service.group_signs,
+        clock=lambda: 10 * time.monotonic(),
+    )
+    return own, systemd
+
+
+async def rounds(own: watchdog_service.Service, until_said: str, most: int = 600) -> list[str]:
+    """What it says, one round after the other, until these words are among it."""
+    lines: list[str] = []
+    for _time in range(most):
+        decision = await asyncio.to_thread(own.round)
+        lines.append(decision.line if decision else "")
+        if until_said in lines[-1]:
+            return lines
+        await asyncio.sleep(0.2)
+    raise AssertionError(lines[-5:])
+
+
+def test_the_watchdog_sees_no_work_in_an_idle_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own questions of the same round are closed a moment after their answer."""
+
+    async def story(site: Site) -> None:
+        engines = Engines(site, monkeypatch)
+        for name in HOSTS.values():
+            engines.start(name)
+        await engines.serves()
+        own, _systemd = watched(engines)
+        for _time in range(20):
+            await until(lambda: serving.connections(str(engines.socket)) == 0)
+            seen = await asyncio.to_thread(own.observe)
+            assert seen is not None
+            assert (seen.counters is not None, seen.in_flight) == (True, 0)
+
+    run(tmp_path, story)
+
+
+def test_a_worker_that_stops_in_a_request_is_named_and_costs_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(site: Site) -> None:
+        engines = Engines(site, monkeypatch)
+        for name in HOSTS.values():
+            engines.start(name, watchdog_state=str(tmp_path / "run" / "state.json"))
+        own, systemd = watched(engines)
+        await rounds(own, "serving")
+        body = json.dumps({"prompt": "x", "max_tokens": 100_000, "ignore_eos": True})
+        with contextlib.closing(peer.opened(peer.unix(str(engines.socket)), 300)) as client:
+            client.request("POST", "/v1/completions", body)
+            await until(lambda: "requests_processing 1" in serving.metrics(str(engines.socket)))
+            os.kill(engines.pid("two"), signal.SIGSTOP)
+            lines = await rounds(own, "restarting")
+        assert "a process of the rank on two is stopped" in lines[-1]
+        assert ["--no-block", "restart", "sparkthor-vllm.service"] in systemd.calls
+        assert any(line.startswith("serving: slow: no token for") for line in lines)
 
     run(tmp_path, story)
