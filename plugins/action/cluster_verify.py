@@ -13,7 +13,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.module_utils._measure.arguments import ARGUMENTS, MEASURING
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import burn, measurements, verify
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import burn, measurements, switches, verify
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import results as _results
 
 
@@ -130,6 +130,7 @@ class ActionModule(Action):
             }
             lines += verify.link_lines(tests, results, cluster, given_thresholds, speeds, fabric)
             suspects = verify.shared_ports(lines, tests)
+            lines += switches.between_lines(lines, tests) if cluster["topology"] in ("switch", "lan") else []
         if "collective" in parts:
             not_run = verify.collective_not_run(hosts, plan)
             if not_run:

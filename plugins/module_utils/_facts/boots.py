@@ -5,13 +5,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 Runner = Callable[[list[str]], tuple[int, str, str]]
 
 #: the end of the previous boot's journal; each line begins with seconds since 1970
 COMMAND = ["journalctl", "--no-pager", "--quiet", "--boot=-1", "--lines=300", "--output=short-unix"]
+#: seconds for which the end of a boot is worth telling
+RECENT = 7 * 86400.0
 #: lines quoted of an end without an order
 LAST = 5
 _LINE = re.compile(r"^(\d{9,11})\.\d+ \S+ (.*)$")
@@ -41,3 +44,14 @@ def previous(run: Runner) -> dict[str, Any]:
     """Of the boot before this one, as :func:`parse` gives it."""
     rc, out, _err = run(COMMAND)
     return parse(out) if rc == 0 else {}
+
+
+def told(before: Mapping[str, Any], now: float) -> str:
+    """How the boot before ended, where that was lately and not in order; ``now`` by the host's own clock."""
+    ended = before.get("ended")
+    if before.get("how") not in ("panic", "cut") or not ended or now - ended > RECENT:
+        return ""
+    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(ended))
+    if before["how"] == "panic":
+        return f"the kernel panicked at {when}"
+    return f"its last boot ended at {when} without an orderly stop: it lost power, froze or was reset"

@@ -40,6 +40,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network import 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     gpu_state,
     hang,
+    pcie_errors,
     places,
     ray_config,
     ray_health,
@@ -489,6 +490,7 @@ class Collector:
             ("node", node.NodeReader(self._run, self._root).read, {}),
             ("rdma", lambda: rdma.read_links(self._run, self._root), {"links": []}),
             ("rdma_counters", lambda: rdma_counters.read(self._root), {}),
+            ("pcie_errors", lambda: pcie_errors.read(self._root), {}),
             ("nccl", self.nccl, {}),
             ("files", self.files, {}),
             ("secrets", lambda: own_secrets.described(self.read, self._key), {}),

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import boots, kernel_log, rdma_counters
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node as _node
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file, files, systemd
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
@@ -27,6 +28,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     host_versions,
     last_checks,
     location,
+    pcie_errors,
     places,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving as _serving
@@ -218,12 +220,14 @@ class HostReader:
 
     def read(self) -> dict[str, Any]:
         uptime = self.uptime()
-        with ThreadPoolExecutor(max_workers=5) as pool:
+        with ThreadPoolExecutor(max_workers=7) as pool:
             ray = pool.submit(self.ray)
             units = pool.submit(self.units, uptime)
             rdma = pool.submit(self.rdma)
             firewall = pool.submit(self.firewall)
             gpus = pool.submit(gpu_state.read, self._run)
+            boot = pool.submit(boots.previous, self._run)
+            kernel = pool.submit(kernel_log.read, self._run)
             node = _node.NodeReader(self._run, self._root).read()
             load = self._text("/proc/loadavg").split()
             own = host_versions.HostVersions(self._run, self._root)
@@ -249,6 +253,10 @@ class HostReader:
                 "serving": self.serving(),
                 "units": units.result(),
                 "rdma": rdma.result(),
+                "rdma_counters": rdma_counters.read(self._root),
+                "pcie_errors": pcie_errors.read(self._root),
+                "previous_boot": boot.result(),
+                "kernel": kernel.result(),
                 "firewall": firewall.result(),
                 "ray": ray.result(),
             }

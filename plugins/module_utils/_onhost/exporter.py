@@ -23,12 +23,12 @@ import socketserver
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .._lib import files, foreign, peer
 from .._lib.command import run_limited
-from . import engine_figures, front_counts, gpu_state, host_versions, places
+from . import engine_figures, front_counts, gpu_state, host_versions, limits, pcie_errors, places
 from .endpoint import endpoint_of
 from .engines import registry
 from .notify import ALIVE, READY, notify
@@ -48,10 +48,12 @@ PORT_COUNTERS = {
     "counters/port_rcv_data": ("receive_bytes_total", "Bytes received over RDMA.", 4),
     "counters/port_xmit_discards": ("transmit_discards_total", "Packets discarded on sending.", 1),
     "counters/port_rcv_errors": ("receive_errors_total", "Packets received with an error.", 1),
+    "counters/port_rcv_packets": ("receive_packets_total", "Packets received over RDMA.", 1),
     "counters/link_downed": ("link_downed_total", "Times the link went down.", 1),
     "counters/symbol_error": ("symbol_errors_total", "Symbol errors: a bad cable or plug.", 1),
     "hw_counters/out_of_sequence": ("out_of_sequence_total", "Packets out of sequence: loss on the way.", 1),
     "hw_counters/packet_seq_err": ("sequence_errors_total", "Sequence errors told by the other end.", 1),
+    "hw_counters/roce_adp_retrans": ("adaptive_retransmits_total", "Packets sent again after a loss.", 1),
     "hw_counters/local_ack_timeout_err": ("ack_timeouts_total", "Acknowledgements that did not come in time.", 1),
     "hw_counters/rp_cnp_handled": ("congestion_notices_total", "Congestion notices taken.", 1),
 }
@@ -91,9 +93,18 @@ def _used(own: Any) -> tuple[dict[str, int], dict[str, int]]:
 class ExportedHost:
     """Reads below a root folder."""
 
-    def __init__(self, root: str = "/", run: gpu_state.Runner = lambda argv: run_limited(argv, 3)) -> None:
+    def __init__(
+        self,
+        root: str = "/",
+        run: gpu_state.Runner = lambda argv: run_limited(argv, 3),
+        kind: str = "",
+        speeds: Mapping[str, float] | None = None,
+    ) -> None:
+        """``kind`` is the host's in the plan, ``speeds`` the Gb/s that its links are planned for, by NIC."""
         self._root = root
         self._run = run
+        self._kind = kind
+        self._speeds = dict(speeds or {})
         self.front = front_counts.FrontCounts()
         #: parts and versions, and when they were read
         self._versions: tuple[dict[str, str], float] | None = None
@@ -149,7 +160,7 @@ class ExportedHost:
             break
 
     def gpus(self, page: Page) -> None:
-        limit = gpu_state.clock_limit(self.text(gpu_state.LIMIT_UNIT))
+        limit = limits.gpu_reach(self._kind, gpu_state.clock_limit(self.text(gpu_state.LIMIT_UNIT)))
         for number, gpu in enumerate(gpu_state.read(self._run)):
             label = {"gpu": str(number)}
             page.add("sparkthor_gpu_power_watts", "Power that the GPU draws.", gpu["watts"], **label)
@@ -157,7 +168,7 @@ class ExportedHost:
             megahertz = gpu["sm_mhz"]
             clock = None if megahertz is None else megahertz * 1e6
             page.add("sparkthor_gpu_clock_hertz", "Clock of the GPU's processors.", clock, **label)
-            text = "The clock that the owner's limit allows."
+            text = "The clock that the machine and the owner's limit allow."
             page.add("sparkthor_gpu_clock_limit_hertz", text, limit * 1e6 if limit else None, **label)
             share = None if gpu["utilization"] is None else gpu["utilization"] / 100
             page.add("sparkthor_gpu_utilization_ratio", "Share of time in which the GPU worked.", share, **label)
@@ -193,12 +204,12 @@ class ExportedHost:
             found = [(key, *_used(own)) for key, own in foreign.parse_object(self.text(TOKENS_USED)).items()]
         except ValueError:
             return
-        for key, counts, limits in found:
+        for key, counts, most in found:
             for period in ("minute", "month"):
                 text = "Tokens that the key used in the last minute and in this month."
                 page.add("sparkthor_front_key_tokens", text, counts[period], key=key, period=period)
                 text = "Tokens that the key may use."
-                page.add("sparkthor_front_key_tokens_limit", text, limits.get(period), key=key, period=period)
+                page.add("sparkthor_front_key_tokens_limit", text, most.get(period), key=key, period=period)
             text = "Answers of this month that said no tokens: mostly streams that their client broke off."
             page.add("sparkthor_front_key_unseen_answers", text, counts["unseen"], key=key)
 
@@ -224,7 +235,16 @@ class ExportedHost:
         for name in sorted(wanted - set(self.names("/sys/class/net"))):
             page.add("sparkthor_link_up", "1 with carrier.", 0, netdev=name, planned="yes")
 
+    def pcie(self, page: Page) -> None:
+        for device, counted in pcie_errors.read(self._root)["devices"].items():
+            for sort, count in counted.items():
+                text = "Errors of the PCIe device since boot."
+                page.add("sparkthor_pcie_errors_total", text, count, "counter", device=device, type=sort)
+
     def rdma(self, page: Page) -> None:
+        for netdev, gbits in self._speeds.items():
+            text = "What the link is planned for."
+            page.add("sparkthor_link_planned_bits", text, gbits * 1e9, netdev=netdev)
         for device in self.names("/sys/class/infiniband"):
             for port in self.names(f"/sys/class/infiniband/{device}/ports"):
                 base = f"/sys/class/infiniband/{device}/ports/{port}"
@@ -254,6 +274,7 @@ class ExportedHost:
         self.keys(page)
         self.links(page, planned)
         self.rdma(page)
+        self.pcie(page)
         # on the head, the watchdog's own text as well
         return page.text() + "".join(f"{line}\n" for line in self.front.lines()) + self.text(WATCHDOG_FILE)
 
@@ -306,6 +327,12 @@ def handler(host: ExportedHost, planned: Sequence[str], place: str = "") -> type
     return Handler
 
 
+def planned_speeds(text: str) -> dict[str, float]:
+    """``NIC=GBITS`` by commas; what is none is left out."""
+    found = (item.partition("=") for item in text.split(","))
+    return {name: float(gbits) for name, _sep, gbits in found if name and re.fullmatch(r"\d{1,4}", gbits)}
+
+
 def answers(address: tuple[str, int], seconds: float = 10.0) -> bool:
     """Whether the exporter gives its page to one who asks as Prometheus does."""
     try:
@@ -323,10 +350,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="sparkthor_host exporter", description="Metrics of this host for Prometheus.")
     parser.add_argument("--listen", action="append", required=True, metavar="ADDRESS:PORT")
     parser.add_argument("--planned", default="", help="netdevs of the fabric, by commas")
+    parser.add_argument("--kind", default="", help="what the plan says of this host: spark, thor or generic")
+    parser.add_argument("--speeds", default="", help="NIC=GBITS that links are planned for, by commas")
     parser.add_argument("--front", metavar="SOCKET", help="where the front proxy says who asked for what")
     given = parser.parse_args(argv)
     planned = [name for name in given.planned.split(",") if name]
-    host = ExportedHost()
+    host = ExportedHost(kind=given.kind, speeds=planned_speeds(given.speeds))
     made = handler(host, planned)
     servers = []
     for place in dict.fromkeys(given.listen):

@@ -199,6 +199,9 @@ GPUS: Form = [
         "slowed": [str],
     }
 ]
+PCIE_ERRORS: Form = {"hours?": a_time, "devices?": {str: _NUMBERS}}
+#: the end of the boot before
+BOOT: Form = {"ended?": a_time, "how?": re.compile("orderly|panic|cut"), "last?": [str]}
 UNIT: Form = {
     "active": str,
     "sub": str,
@@ -300,6 +303,10 @@ STATUS: Form = {
     "serving": {**GROUP, "tls": bool, "certificate": str, "page": bool, "checks": CHECKS, "beside?": {str: GROUP}},
     "units": {str: UNIT},
     "rdma": RDMA,
+    "rdma_counters?": {str: _NUMBERS},
+    "pcie_errors?": PCIE_ERRORS,
+    "previous_boot?": BOOT,
+    "kernel?": a_text_of_at_most_100_000_characters,
     "firewall": FIREWALL,
     "ray": {
         "configured": bool,
@@ -341,6 +348,7 @@ EVIDENCE: Form = {
     "node": (nothing, NODE),
     "rdma": RDMA,
     "rdma_counters": {str: _NUMBERS},
+    "pcie_errors?": PCIE_ERRORS,
     "nccl": {str: _NCCL_FILE},
     "files": {str: a_text_of_at_most_100_000_characters},
     "secrets?": {str: {"characters": a_count, "fingerprint": str}},
@@ -348,7 +356,7 @@ EVIDENCE: Form = {
     "units": {str: _TEXTS},
     "listeners": [{"address": str, "port": a_count, "program": str}],
     "memory": _NUMBERS,
-    "previous_boot": {"ended?": a_time, "how?": re.compile("orderly|panic|cut"), "last?": [str]},
+    "previous_boot": BOOT,
     "hangs": [_HANG],
     "gpus": GPUS,
     "disks": [

@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-import time
 import typing as t
 from collections.abc import Iterator
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import boots
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.verdict import gib
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import limits, pcie_errors
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import (
-    GIB,
     Case,
     Evidence,
     check,
@@ -22,8 +22,6 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosi
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import host_gpu, host_name
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import host_check
 
-#: seconds for which the end of a boot is worth telling
-RECENT: t.Final = 7 * 86400.0
 #: seconds that the clocks of two hosts may be apart
 SKEW: t.Final = 5.0
 
@@ -87,15 +85,24 @@ def ota_torn(case: Case) -> Iterator[Hit]:
 def boot_cut(case: Case) -> Iterator[Hit]:
     for host, evidence in hosts_read(case):
         before = evidence.get("previous_boot") or {}
-        ended = before.get("ended")
-        if before.get("how") not in ("panic", "cut") or not ended or float(evidence["ended"]) - ended > RECENT:
-            continue
-        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(ended))
-        if before["how"] == "panic":
-            what = f"the kernel panicked at {when}"
-        else:
-            what = f"its last boot ended at {when} without an orderly stop: it lost power, froze or was reset"
-        yield Hit(host, [what, *(f"last line: {line}" for line in before["last"][-1:])])
+        if what := boots.told(before, float(evidence["ended"])):
+            yield Hit(host, [what, *(f"last line: {line}" for line in before["last"][-1:])])
+
+
+@check
+def pcie_errors_counted(case: Case) -> Iterator[Hit]:
+    for host, evidence in hosts_read(case):
+        for what in pcie_errors.told(evidence.get("pcie_errors") or {}):
+            yield Hit(host, [what])
+
+
+@check
+def memory_left(case: Case) -> Iterator[Hit]:
+    for host, evidence in hosts_read(case):
+        memory = evidence.get("memory") or {}
+        total, available = memory.get("MemTotal", 0), memory.get("MemAvailable", 0)
+        if "MemAvailable" in memory and limits.memory_short(total, available):
+            yield Hit(host, [f"MemAvailable {gib(available)} of {gib(total)}"])
 
 
 @check
@@ -186,7 +193,7 @@ def swap_in_use(case: Case) -> Iterator[Hit]:
     for host, evidence in hosts_read(case):
         memory = evidence.get("memory") or {}
         used = memory.get("SwapTotal", 0) - memory.get("SwapFree", 0)
-        if used > GIB // 2:
+        if used > limits.SWAPPED:
             yield Hit(host, [f"{gib(used)} of {gib(memory['SwapTotal'])} swap used"])
 
 
@@ -248,9 +255,7 @@ def disk_full(case: Case) -> Iterator[Hit]:
         for disk in evidence.get("disks") or ():
             if not disk["total"]:
                 continue
-            share = disk["free"] / disk["total"]
-            # a small file system in memory is small by design: only its share counts
-            if (disk["free"] < GIB // 2 and disk["total"] > 8 * GIB) or (share < 0.05 and disk["free"] < 20 * GIB):
+            if limits.disk_full(disk["total"], disk["free"]):
                 yield Hit(host, [f"{disk['path']}: {gib(disk['free'])} of {gib(disk['total'])} free"])
             elif disk["inodes"] and disk["inodes_free"] / disk["inodes"] < 0.01:
                 yield Hit(host, [f"{disk['path']}: {disk['inodes_free']} of {disk['inodes']} inodes free"])

@@ -307,8 +307,7 @@ def nic_throttled(case: Case) -> Iterator[Hit]:
                     yield Hit(host, [f"{netdev}: PCIe {key} is {now}{unit}, it could be {most}{unit}"], netdev)
 
 
-@check
-def link_rate(case: Case) -> Iterator[Hit]:
+def _slow_links(case: Case) -> list[fabric_speed.Slow]:
     rates = {
         host: {
             link["netdev"]: link["rate"]
@@ -318,27 +317,28 @@ def link_rate(case: Case) -> Iterator[Hit]:
         for host, evidence in hosts_read(case)
         if case.node(host).get("kind") == "spark" and case.links(host)
     }
-    for hosts, what in fabric_speed.slow(case.fabric or {}, rates):
-        names = tuple(hosts.split(", "))
-        yield Hit(names[0], [f"{hosts}: {what}"], hosts=names)
+    return fabric_speed.slow(case.fabric or {}, rates)
 
 
-#: packets that were lost, at least, and their share of those that came
-_LOST: t.Final = 10_000
-_LOST_SHARE: t.Final = 1e-4
+@check
+def link_rate(case: Case) -> Iterator[Hit]:
+    for one in _slow_links(case):
+        if not one.mixed:
+            yield Hit(one.hosts[0], [f"{', '.join(one.hosts)}: {one.what}"], hosts=one.hosts)
+
+
+@check
+def link_rates_mixed(case: Case) -> Iterator[Hit]:
+    for one in _slow_links(case):
+        if one.mixed:
+            yield Hit(one.hosts[0], [f"{', '.join(one.hosts)}: {one.what}"], hosts=one.hosts, fix=one.fix)
 
 
 @check
 def fabric_loses(case: Case) -> Iterator[Hit]:
-    """By share of what came: a sound fabric counts some over months, too."""
     for host, evidence in hosts_read(case):
-        for device, counted in (evidence.get("rdma_counters") or {}).items():
-            received = counted.get(rdma_counters.RECEIVED) or 0
-            lost = {name: counted.get(name) or 0 for name in rdma_counters.LOST}
-            name = max(lost, key=lambda one: lost[one])
-            if received and lost[name] >= _LOST and lost[name] >= _LOST_SHARE * received:
-                told = ", ".join(f"{one} {count}" for one, count in lost.items() if count)
-                yield Hit(host, [f"{device}: {told}, of {received} packets received"])
+        for what in rdma_counters.told(evidence.get("rdma_counters") or {}):
+            yield Hit(host, [what])
 
 
 def _first(text: str) -> float:

@@ -34,7 +34,7 @@ QUOTE_LENGTH: t.Final = 400
 _RULE_KEYS = frozenset(
     (
         *("id", "area", "severity", "title", "symptom", "check", "log", "cause", "fix", "source", "explains"),
-        *("last_resort", "needs_plan", "profile", "full_speed"),
+        *("last_resort", "needs_plan", "profile", "full_speed", "kernel"),
     )
 )
 _LOG_KEYS = frozenset(("has", "re", "not", "cleared_by", "between", "unless_file", "with_file", "least"))
@@ -98,6 +98,8 @@ class Rule:
     profile: str = ""
     #: what it sees is sound on links that are planned for less than the full speed
     full_speed: bool = False
+    #: its lines are in the kernel's log, which status reads as well
+    kernel: bool = False
 
 
 #: lines by which an engine shows that it serves: whatever kept it from starting before is over
@@ -190,6 +192,7 @@ def _rule(data: t.Any, where: str, checks: Iterable[str]) -> Rule:
         needs_plan=bool(data.get("needs_plan", False)),
         profile=str(data.get("profile", "")),
         full_speed=bool(data.get("full_speed", False)),
+        kernel=bool(data.get("kernel", False)),
     )
 
 

@@ -262,6 +262,8 @@ def plan_cluster(
         fabric[host]["management_address"] = nodes[host]["management"]["address"]
         fabric[host]["management_netdev"] = nodes[host]["management"]["netdev"]
         fabric[host]["speed"] = fabric_speed.planned(hostvars[host])
+    for host in hosts:
+        fabric[host]["speeds"] = fabric_speed.by_netdev(fabric, host)
     return _serving_together(hosts, hostvars, nodes, fabric), fabric, []
 
 

@@ -89,6 +89,17 @@ SPARK_NETDEVS = {spark_netdev(cage, half): (cage, half) for cage in (0, 1) for h
 THOR_NETDEVS = {lane_netdev(lane): lane for lane in LANES}
 
 
+def cage_name(netdev: str) -> str:
+    place = SPARK_NETDEVS.get(netdev)
+    if netdev in THOR_NETDEVS:
+        return f"lane {THOR_NETDEVS[netdev]} of the QSFP cage"
+    return (
+        f"cage {place[0]} ({'next to the RJ45 port' if place[0] == 0 else 'away from the RJ45 port'})"
+        if place
+        else netdev
+    )
+
+
 def _address(network: IPNetwork, prefix: int, index: int, number: int) -> IPNetwork:
     """The numbered address of the index-th subnet of the given length, without walking over the ones before it."""
     return netaddr().IPNetwork((network.first + (index << (32 - prefix)) + number, prefix), version=4)

@@ -8,13 +8,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-#: MHz at which a GB10 that works runs under load; one that negotiated too little power stays at 500 to 850.
-#: Source: spark-gpu-throttle-check
-PLANNED_MHZ: Final = 2400.0
-#: share of the planned clock, or of its peers', below which a busy GPU is held back
-SHARE: Final = 0.9
-#: per cent of use from which on a GPU's clock says something
-BUSY: Final = 80.0
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.limits import GPU_BUSY, GPU_SHARE, gpu_reach
+
+SHARE: Final = GPU_SHARE
+BUSY: Final = GPU_BUSY
 
 
 def missing(node: Mapping[str, Any]) -> tuple[str, str]:
@@ -74,4 +71,4 @@ def limit_mhz(node: Mapping[str, Any]) -> float:
     nobody knows."""
     if node.get("kind") != "spark":
         return 0.0
-    return min(float(node.get("gpu_clock_limit") or PLANNED_MHZ), PLANNED_MHZ)
+    return gpu_reach("spark", float(node.get("gpu_clock_limit") or 0))

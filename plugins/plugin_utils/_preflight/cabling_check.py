@@ -11,9 +11,13 @@ from collections.abc import Collection, Mapping, Sequence
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import ERROR, UNKNOWN, Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import neighbors
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import cabling
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import SPARK_NETDEVS, THOR_NETDEVS
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import (
+    SPARK_NETDEVS,
+    THOR_NETDEVS,
+    cage_name,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ring import CHAINS
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.facts import Plan, cage_name
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.facts import Plan
 
 #: what a probed port has at its other end: host, its planned link, the (host, NIC) that were seen there
 Seen = tuple[str, t.Any, list[tuple[str, str]]]
@@ -47,7 +51,7 @@ def cabling_problems(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> l
 def with_drawing(problems: Sequence[Finding], plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> list[Finding]:
     """The findings, the last one about a cable of a ring or a line with a drawing of what is cabled."""
     found = list(problems)
-    last = max((index for index, one in enumerate(found) if one.id in ("cabling", "carrier")), default=None)
+    last = max((index for index, one in enumerate(found) if one.id in ("cabling", "carrier", "speed")), default=None)
     if last is not None and probes and any(entry["topology"] in CHAINS for entry in plan.values()):
         drawing = f"; cabled now: {'; '.join(cabling.sketch(list(plan), _ends(plan, probes)))}"
         found[last] = dataclasses.replace(found[last], fix=found[last].fix + drawing)

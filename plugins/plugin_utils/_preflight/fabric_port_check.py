@@ -12,11 +12,11 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding imp
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import (
     SPARK_NETDEVS,
     THOR_NETDEVS,
+    cage_name,
     spark_netdev,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.facts import (
     Node,
-    cage_name,
     interfaces_of,
 )
 

@@ -69,7 +69,7 @@ def rdma_problems(host: str, entry: t.Any, node: Node, probe: Mapping[str, t.Any
 
 
 def rate_problems(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> list[Finding]:
-    """Links that negotiated less than they are planned for; what many hosts have in common is said once."""
+    """Links that negotiated less than they are planned for: all alike is a warning, mixed speeds stop the run."""
     rates: dict[str, dict[str, float]] = {}
     for host, entry in plan.items():
         probe = probes.get(host) or {}
@@ -80,8 +80,14 @@ def rate_problems(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> list
             if carrier and link.get("state") != "down" and link.get("rate"):
                 rates.setdefault(host, {})[link["netdev"]] = link["rate"]
     return [
-        Finding("rate", what, fabric_speed.FIX, hosts, severity=WARNING)
-        for hosts, what in fabric_speed.slow(plan, rates)
+        Finding(
+            "speed" if one.mixed else "rate",
+            one.what,
+            one.fix,
+            ", ".join(one.hosts),
+            severity=ERROR if one.mixed else WARNING,
+        )
+        for one in fabric_speed.slow(plan, rates)
     ]
 
 

@@ -39,15 +39,24 @@ def neighbours(fabric: Mapping[str, Mapping[str, Any]], host: str, hosts: Sequen
     return [hosts[(list(hosts).index(host) + 1) % len(hosts)]]
 
 
+def further(fabric: Mapping[str, Mapping[str, Any]], host: str, hosts: Sequence[str]) -> list[str]:
+    """With four and more on switches also the host after the next one: with two switches some pairs cross the link
+    between them and some do not, whichever way the hosts are listed."""
+    if len(hosts) < 4 or any(link["peer"] for link in fabric[host]["links"]):
+        return []
+    return [hosts[(list(hosts).index(host) + 2) % len(hosts)]]
+
+
 def link_tests(
     fabric: Mapping[str, Mapping[str, Any]],
     hosts: Sequence[str],
     rdma: Mapping[str, Mapping[str, Mapping[str, Any]]],
 ) -> dict[str, list[dict[str, Any]]]:
-    """By host, its measurements: every half towards every neighbour, and both halves at once."""
+    """By host, its measurements: every half towards every neighbour, and both halves at once; one half further on."""
     tests: dict[str, list[dict[str, Any]]] = {host: [] for host in hosts}
     for host in hosts:
-        for peer in neighbours(fabric, host, hosts):
+        beyond = further(fabric, host, hosts)
+        for peer in [*neighbours(fabric, host, hosts), *beyond]:
             if peer not in hosts:
                 continue
             paths = []
@@ -66,7 +75,8 @@ def link_tests(
             by_cage: dict[str, list[dict[str, Any]]] = {}
             for path in paths:
                 by_cage.setdefault(port_of(path["netdev"]), []).append(path)
-            for cage, own_paths in by_cage.items():
+            for cage, found in by_cage.items():
+                own_paths = found[:1] if peer in beyond else found
                 # where two cables join the same hosts, each is measured by itself
                 common = {"host": host, "peer": peer, "how": how, "cage": cage if len(by_cage) > 1 else ""}
                 suffix = f"@{cage}" if common["cage"] else ""

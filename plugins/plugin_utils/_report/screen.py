@@ -64,6 +64,11 @@ def render(status: Mapping[str, Any], limit: int = 12) -> str:
     versions = common_versions(status)
     if versions:
         lines += ["", "versions: " + ", ".join(f"{name} {version}" for name, version in versions.items())]
+    ends = [
+        f"{host}: {found['previous_boot']}" for host, found in status["hosts"].items() if found.get("previous_boot")
+    ]
+    if ends:
+        lines += ["", *ends]
     waiting = {host: found.get("security_updates") for host, found in status["hosts"].items()}
     told = ", ".join(f"{host} {number}" for host, number in waiting.items() if number)
     if told:

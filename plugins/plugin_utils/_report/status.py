@@ -13,8 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import boots, rdma_counters
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import host_versions, last_checks
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    host_versions,
+    last_checks,
+    limits,
+    pcie_errors,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import Places
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory, role_specs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
@@ -37,9 +43,6 @@ VERSION = 1
 GIB = 1024**3
 #: a watchdog's report that is older says nothing about now
 FRESH_SECONDS = 30.0
-#: memory that a host needs to stay alive under load, as a fraction
-LOW_MEMORY = 0.04
-LOW_DISK = 0.05
 
 
 def _stand_in(variables: Mapping[str, Any], kind: str, cidr: str) -> dict[str, Any]:
@@ -169,7 +172,7 @@ def _firewall_problems(host: str, firewall: Mapping[str, Any], units: Mapping[st
 def _room_problems(host: str, memory: Mapping[str, Any], disk: Mapping[str, Any]) -> list[Finding]:
     """Memory, disk and swap that are nearly used up."""
     problems = []
-    if memory["total"] and memory["available"] < LOW_MEMORY * memory["total"]:
+    if limits.memory_short(memory["total"], memory["available"]):
         free = memory["available"] / GIB
         problems.append(
             Finding(
@@ -179,11 +182,11 @@ def _room_problems(host: str, memory: Mapping[str, Any], disk: Mapping[str, Any]
                 host,
             )
         )
-    if disk["total"] and disk["free"] < LOW_DISK * disk["total"]:
+    if limits.disk_full(disk["total"], disk["free"]):
         problems.append(
             Finding("disk", f"disk nearly full: {disk['free'] / GIB:.1f} GiB left", "remove old models", host)
         )
-    if memory["swap_used"] > GIB:
+    if memory["swap_used"] > limits.SWAPPED:
         used = memory["swap_used"] / GIB
         problems.append(
             Finding("swap", f"{used:.1f} GiB are swapped out", "something beside the model takes memory", host)
@@ -202,7 +205,10 @@ def _rate_problems(fabric: Mapping[str, Mapping[str, Any]], hosts: Mapping[str, 
         for host, found in hosts.items()
         if found["kind"] == "spark" and (fabric.get(host) or {}).get("addressing") == "managed"
     }
-    return [Finding("rate", what, fabric_speed.FIX, where) for where, what in fabric_speed.slow(fabric, rates)]
+    return [
+        Finding("speed" if one.mixed else "rate", one.what, one.fix, ", ".join(one.hosts))
+        for one in fabric_speed.slow(fabric, rates)
+    ]
 
 
 def _gpu_problems(facts_by_host: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
@@ -218,6 +224,30 @@ def _gpu_problems(facts_by_host: Mapping[str, Mapping[str, Any]]) -> list[Findin
     return problems + [
         Finding("gpu", f"a GPU is slowed down: {'; '.join(seen)}", fix, host) for host, seen in held.items()
     ]
+
+
+def _counted_problems(host: str, facts: Mapping[str, Any]) -> list[Finding]:
+    """What the host's own counters and the kernel's log say, by the judges and the rules of the doctor."""
+    fix = "playbooks/doctor.yml says what to do ({})"
+    problems = [
+        Finding("loss", f"the fabric loses packets: {what}", fix.format("fabric-loses"), host)
+        for what in rdma_counters.told(facts.get("rdma_counters") or {})
+    ]
+    problems += [
+        Finding("pcie", what, fix.format("pcie-errors"), host)
+        for what in pcie_errors.told(facts.get("pcie_errors") or {})
+    ]
+    if kernel := str(facts.get("kernel") or ""):
+        # most hosts have none, and the rules are many
+        from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks import CHECKS
+        from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Log, scan
+        from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.logs import load_rules
+
+        rules = {rule.id: rule for rule in load_rules(CHECKS) if rule.kernel}
+        for name, hits in scan(list(rules.values()), [Log(host, "kernel log", kernel)]).items():
+            said = f"{rules[name].title}: {hits[0].evidence[-1]}"
+            problems.append(Finding(name, said, fix.format(name), host))
+    return problems
 
 
 def _silent(
@@ -274,6 +304,7 @@ def host_status(
         security_updates=facts.get("security_updates"),
         ray=facts["ray"],
         firewall=(facts.get("firewall") or {}).get("state", ""),
+        previous_boot=boots.told(facts.get("previous_boot") or {}, facts["time"]),
         links=[link_status(link, facts) for link in planned.get("links", [])],
     )
     for link in state["links"]:
@@ -285,6 +316,7 @@ def host_status(
         problems.append(Finding("name", text, host_name.fix(node), host))
     problems += _firewall_problems(host, facts.get("firewall") or {}, facts["units"])
     problems += _room_problems(host, memory, disk)
+    problems += _counted_problems(host, facts)
     return state, problems
 
 

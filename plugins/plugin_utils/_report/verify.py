@@ -154,6 +154,16 @@ def link_least(
     return limits[name]
 
 
+def where_of(test: Mapping[str, Any]) -> str:
+    """The place that the lines of a measurement name."""
+    paths = test["paths"]
+    if len(paths) > 1:
+        way = f"both halves{' of ' + test['cage'] if test.get('cage') else ''}"
+    else:
+        way = f"half {paths[0]['half']} ({paths[0]['netdev']} to {paths[0]['peer_netdev']})"
+    return f"{test['host']} to {test['peer']}, {way}"
+
+
 def link_lines(
     tests: Sequence[Mapping[str, Any]],
     results: Mapping[str, Mapping[str, Any]],
@@ -169,11 +179,7 @@ def link_lines(
     for test in tests:
         both = len(test["paths"]) > 1
         first = test["paths"][0]
-        where = f"{test['host']} to {test['peer']}, " + (
-            f"both halves{' of ' + test['cage'] if test.get('cage') else ''}"
-            if both
-            else f"half {first['half']} ({first['netdev']} to {first['peer_netdev']})"
-        )
+        where = where_of(test)
         measured = results.get(test["id"])
         if measured is None:
             lines.append(line("bandwidth", where, FAIL, note="not measured", fix="see the task that measures"))
@@ -231,7 +237,7 @@ def shared_ports(lines: Sequence[Mapping[str, Any]], tests: Sequence[Mapping[str
         if len(test["paths"]) != 1:
             continue
         path = test["paths"][0]
-        where = f"{test['host']} to {test['peer']}, half {path['half']} ({path['netdev']} to {path['peer_netdev']})"
+        where = where_of(test)
         ends = [(test["host"], path["netdev"]), (test["peer"], path["peer_netdev"])]
         for end in ends:
             if verdicts.get(where) == FAIL:

@@ -69,6 +69,7 @@ def test_the_exporter_listens_on_the_control_address_of_its_host() -> None:
         unit = texts(planned(host, monitoring_exporter_port="9000"))[f"{UNITS}/sparkthor-exporter.service"]
         assert f"--listen {FABRIC[host]['control_address']}:9000" in unit
         assert "--planned " + ",".join(link["netdev"] for link in FABRIC[host]["links"]) in unit
+        assert "  --kind spark \\\n  --speeds enp1s0f1np1=200,enP2p1s0f1np1=200 \\\n  --planned " in unit
 
 
 def test_the_head_knows_every_host() -> None:

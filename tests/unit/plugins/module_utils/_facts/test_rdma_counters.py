@@ -24,3 +24,11 @@ def test_what_a_device_lacks_is_left_out(tmp_path: Path) -> None:
         "rocep1s0f0": {"port_rcv_packets": 1_000_000, "out_of_sequence": 812_345}
     }
     assert rdma_counters.read(str(tmp_path / "nowhere")) == {}
+
+
+def test_a_device_that_lost_many_and_a_share_of_them_is_told() -> None:
+    sound = {"port_rcv_packets": 10**9, "out_of_sequence": 50_000, "packet_seq_err": 9_999}
+    sick = {"port_rcv_packets": 10**7, "out_of_sequence": 12_000, "roce_adp_retrans": 3}
+    assert rdma_counters.told({"r0": sound, "r1": sick, "r2": {}}) == [
+        "r1: out_of_sequence 12000, roce_adp_retrans 3, of 10000000 packets received"
+    ]

@@ -62,6 +62,27 @@ def test_gpus(tmp_path):
     assert 'sparkthor_gpu_power_watts{gpu="1"}' not in page
 
 
+def test_a_clock_is_held_against_what_a_machine_of_its_kind_reaches(tmp_path):
+    run = lambda _argv: (0, "95.1, 88, 1650, 99, 0x0\n", "")  # noqa: E731
+    assert "sparkthor_gpu_clock_limit_hertz" not in exporter.ExportedHost(str(tmp_path), run).page([])
+    page = exporter.ExportedHost(str(tmp_path), run, kind="spark").page([])
+    assert 'sparkthor_gpu_clock_limit_hertz{gpu="0"} 2400000000' in page
+
+
+def test_planned_speeds_and_errors_of_pcie_devices(tmp_path):
+    fill(tmp_path, "sys/bus/pci/devices/0000:01:00.0/aer_dev_correctable", "RxErr 3\nTOTAL_ERR_COR 3\n")
+    fill(tmp_path, "sys/bus/pci/devices/0000:01:00.0/aer_dev_fatal", "DLP 1\nTOTAL_ERR_FATAL 1\n")
+    speeds = exporter.planned_speeds("enp1s0f1np1=100,x=nonsense,,y")
+    assert speeds == {"enp1s0f1np1": 100.0}
+    page = exporter.ExportedHost(str(tmp_path), lambda _argv: (127, "", ""), speeds=speeds).page([])
+    for line in (
+        'sparkthor_link_planned_bits{netdev="enp1s0f1np1"} 100000000000',
+        'sparkthor_pcie_errors_total{device="0000:01:00.0",type="corrected"} 3',
+        'sparkthor_pcie_errors_total{device="0000:01:00.0",type="uncorrected"} 1',
+    ):
+        assert line in page.splitlines()
+
+
 def test_what_a_host_says(host):
     page = host.page(["enp1s0f1np1", "enP2p1s0f1np1"])
     for line in (

@@ -100,3 +100,10 @@ def test_the_end_of_the_boot_before(how: str, ago: float, expected: list[Any]) -
         "last": ["the last words"],
     }
     assert found(case) == expected
+
+
+def test_memory_that_is_nearly_gone_and_errors_that_devices_counted() -> None:
+    case = world()
+    ev(case, "a")["memory"]["MemAvailable"] = 3 << 30
+    ev(case, "b")["pcie_errors"] = {"hours": 2.0, "devices": {"0000:01:00.0": {"uncorrected": 1}}}
+    assert found(case) == [("memory-nearly-gone", ("a",)), ("pcie-errors", ("b",))]

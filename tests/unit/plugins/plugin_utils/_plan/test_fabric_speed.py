@@ -12,7 +12,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fab
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import plan_cluster
 
 from tests.unit.plugins.plugin_utils._doctor import sound_cluster
-from tests.unit.plugins.plugin_utils._preflight.planned_world import World
+from tests.unit.plugins.plugin_utils._preflight.planned_world import A0, A1, B0, World
 
 NICS = ("one", "two")
 
@@ -34,16 +34,17 @@ def test_what_is_planned(given: dict[str, Any], expected: int) -> None:
 
 def test_what_all_have_in_common_is_said_once() -> None:
     assert fabric_speed.slow(fabric("abcdefgh"), rates("abcdefgh", 100)) == [
-        ("a, b, c, d, e, f, g, h", "one, two negotiated 100 Gb/s, planned are 200")
+        fabric_speed.Slow(tuple("abcdefgh"), "one, two negotiated 100 Gb/s, planned are 200")
     ]
 
 
 def test_at_a_planned_hundred_only_less_is_told() -> None:
     plan = fabric("ab", a=100, b=100)
     assert fabric_speed.slow(plan, rates("ab", 100)) == []
-    assert fabric_speed.slow(plan, {**rates("a", 100), "b": {"one": 40, "two": 100}}) == [
-        ("b", "one negotiated 40 Gb/s, planned are 100")
-    ]
+    (slow,) = fabric_speed.slow(plan, {**rates("a", 100), "b": {"one": 40, "two": 100}})
+    assert (slow.hosts, slow.mixed) == (("b",), True)
+    assert slow.what.startswith("NIC one negotiated 40 Gb/s, planned are 100, and other links of this fabric have 100")
+    assert "fabric_speed" not in slow.fix, "40 cannot be planned"
 
 
 def test_other_nics_and_unknown_rates_are_left_out() -> None:
@@ -64,6 +65,44 @@ def test_one_severity_and_one_message_in_preflight_and_doctor() -> None:
     for host in "abcdefgh":
         world.plan[host]["speed"] = 100
         case.fabric[host]["speed"] = 100
+    assert world.check() == []
+    assert sound_cluster.found(case) == []
+
+
+def slowed(world: World, *ends: tuple[str, str]) -> None:
+    for host, netdev in ends:
+        next(link for link in world.probes[host]["rdma"]["links"] if link["netdev"] == netdev)["rate"] = 100
+
+
+def test_one_slow_cable_of_a_ring_stops_the_run_with_the_cable_and_a_drawing() -> None:
+    world = World("ring", list("abc"))
+    cable = [(one["peer"], one["peer_netdev"]) for one in world.plan["b"]["links"] if one["peer"] == "a"]
+    slowed(world, *cable, *(("b", one["netdev"]) for one in world.plan["b"]["links"] if one["peer"] == "a"))
+    (error,) = world.errors()
+    assert error.startswith(
+        f"host a, b: NIC {A0}, {A1} to b {B0} negotiated 100 Gb/s, planned are 200, and other links of this fabric "
+        "have 200"
+    )
+    assert "replace the cable from cage 0 (next to the RJ45 port) of a to cage 1 (away from the RJ45 port)" in error
+    assert "set fabric_speed: 100 for a; cabled now: a p0=p1 b p0=p1 c p0=p1 a" in error
+    assert world.errors(accept=["rate", "speed"]) == [error], "fabric_speed is the way to accept it"
+    for host in "ab":
+        world.plan["a"].pop("speed", None)
+        world.plan["b"].pop("speed", None)
+        world.plan[host]["speed"] = 100
+        assert world.check() == [], f"declared at {host}, one of its two ends"
+
+
+def test_one_slow_host_on_a_switch_is_the_same_finding_in_preflight_and_doctor() -> None:
+    world, case = World("switch", list("abc")), sound_cluster.world(tuple("abc"), "switch")
+    slowed(world, *(("b", one["netdev"]) for one in world.plan["b"]["links"]))
+    for link in sound_cluster.ev(case, "b")["rdma"]["links"]:
+        link["rate"] = 100
+    (error,) = world.errors()
+    assert error.startswith("host b: NIC enp1s0f1np1, enP2p1s0f1np1 negotiated 100 Gb/s")
+    assert "set its port of the switch to 200 Gb/s without negotiation" in error
+    assert sound_cluster.found(case) == [("link-speeds-mixed", ("b",))]
+    world.plan["b"]["speed"] = case.fabric["b"]["speed"] = 100
     assert world.check() == []
     assert sound_cluster.found(case) == []
 

@@ -18,7 +18,8 @@ from tests.unit.plugins.plugin_utils._report.planned_fabric import HOSTS, plan
     [
         ("direct", ["a", "b"], 6),
         ("switch", HOSTS, 9),
-        ("switch", list("abcd"), 12),
+        # three to the next host, and one half to the one after it
+        ("switch", list("abcd"), 16),
         ("ring", HOSTS, 18),
         ("line", HOSTS, 12),
         ("ring", list("abcd"), 24),
@@ -50,6 +51,11 @@ def test_a_ring_measures_along_its_cables():
     [first] = [test for test in tests["a"] if test["id"] == "a>b:0"]
     assert (first["paths"][0]["netdev"], first["paths"][0]["peer_netdev"]) == ("enp1s0f0np0", "enp1s0f1np1")
     assert first["paths"][0]["wanted_mtu"] == 9000
+
+
+def test_four_on_switches_measure_one_half_past_the_next_host_too():
+    tests = measurements.link_tests(plan("switch", list("abcd")), list("abcd"), {})
+    assert [(test["peer"], len(test["paths"])) for test in tests["a"]] == [("b", 1), ("b", 1), ("b", 2), ("c", 1)]
 
 
 def test_hosts_that_are_away_are_left_out():

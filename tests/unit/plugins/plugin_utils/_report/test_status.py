@@ -42,6 +42,34 @@ def test_a_host_that_was_renamed_by_hand_is_named(outcomes):
     assert "hostnamectl set-hostname spark-02" in found["fix"]
 
 
+def test_what_the_kernel_counters_and_the_last_boot_tell_is_named_as_the_doctor_names_it(outcomes):
+    facts = outcomes["spark-02"]["status"]
+    facts["kernel"] = "NVRM: Xid (PCI:000f:01:00): 79, pid=811, name=python3, GPU has fallen off the bus."
+    facts["pcie_errors"] = {"hours": 3.0, "devices": {"0000:01:00.0": {"uncorrected": 2}}}
+    facts["rdma_counters"] = {"rocep1s0f0": {"port_rcv_packets": 10**8, "out_of_sequence": 20_000}}
+    facts["previous_boot"] = {"ended": int(facts["time"]) - 3600, "how": "cut", "last": ["CRON"]}
+    document = made(outcomes)
+    found = {item["fix"].partition("(")[2].rstrip(")"): item for item in document["problems"]}
+    assert set(found) == {"gpu-error", "pcie-errors", "fabric-loses"}
+    assert {item["host"] for item in found.values()} == {"spark-02"}
+    assert "The driver reported an error of the GPU: NVRM: Xid" in found["gpu-error"]["text"]
+    assert "rocep1s0f0: out_of_sequence 20000, of 100000000 packets received" in found["fabric-loses"]["text"]
+    # what is over is shown, and is nothing to fix
+    assert "spark-02: its last boot ended at" in screen.render(document)
+    assert "without an orderly stop" in document["hosts"]["spark-02"]["previous_boot"]
+    facts["time"] += 8 * 86400
+    assert made(outcomes)["hosts"]["spark-02"]["previous_boot"] == ""
+
+
+def test_one_slow_link_among_fast_ones_is_named_with_its_cable(outcomes):
+    links = outcomes["spark-02"]["status"]["rdma"]["links"]
+    next(link for link in links if link["netdev"] == "enp1s0f1np1")["rate"] = 100
+    found = [item for item in made(outcomes)["problems"] if "negotiated 100 Gb/s" in item["text"]]
+    assert len(found) == 1
+    assert "other links of this fabric have 200" in found[0]["text"]
+    assert "set fabric_speed: 100 for spark-02" in found[0]["fix"]
+
+
 def test_speed_half_mtu_and_address_of_every_link(outcomes):
     links = made(outcomes)["hosts"]["spark-02"]["links"]
     assert [(link["netdev"], link["half"], link["mtu"], link["rate_gbits"], link["address"]) for link in links] == [
