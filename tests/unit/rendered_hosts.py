@@ -27,22 +27,22 @@ def roles() -> list[str]:
     return list(given["roles"])
 
 
-def files(given: dict[str, Any], of: Sequence[str] = ()) -> dict[str, str]:
-    """By path the text of each file of the head, for two hosts with these variables; ``of`` these roles, or all.
+def files(given: dict[str, Any], of: Sequence[str] = (), hosts: Sequence[str] = HOSTS) -> dict[str, str]:
+    """By path the text of each file of the head, for hosts with these variables; ``of`` these roles, or all.
 
     Raises AnsibleError with what the inventory's checks, the plan or a template say against a value.
     """
-    head, worker = HOSTS
-    groups = {"cluster": [*HOSTS], "ray_head": [head], "ray_workers": [worker], "sparks": [*HOSTS]}
+    head, *workers = hosts
+    groups = {"cluster": [*hosts], "ray_head": [head], "ray_workers": workers, "sparks": [*hosts]}
     hostvars: dict[str, dict[str, Any]] = {
         host: {**given, "inventory_hostname": host, "ansible_host": f"192.168.1.{number}"}
-        for number, host in enumerate(HOSTS, 11)
+        for number, host in enumerate(hosts, 11)
     }
-    played = {"ansible_play_hosts_all": [*HOSTS], "ansible_play_hosts": [*HOSTS], "ansible_forks": 5}
+    played = {"ansible_play_hosts_all": [*hosts], "ansible_play_hosts": [*hosts], "ansible_forks": 5}
     run = {"groups": groups, "hostvars": hostvars, "inventory_dir": "/nonexistent", **played}
     _stage(run, stage="inventory")
     planned = _stage(run, stage="facts", assumed=True)
-    for host in HOSTS:
+    for host in hosts:
         hostvars[host] |= {
             "sparkthor_cluster": planned["cluster"],
             "sparkthor_fabric": planned["fabric"],
@@ -63,7 +63,7 @@ def _stage(run: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     loader = DataLoader()
     action = ActionModule(task, connection, SimpleNamespace(), loader, Templar(loader=loader, variables=run), None)
     action.tell = lambda _line: None  # type: ignore[method-assign]
-    return dict(action.run(task_vars={**run, **run["hostvars"][HOSTS[0]]}))
+    return dict(action.run(task_vars={**run, **run["hostvars"][run["groups"]["ray_head"][0]]}))
 
 
 def _of_role(role: str, variables: dict[str, Any]) -> list[dict[str, Any]]:

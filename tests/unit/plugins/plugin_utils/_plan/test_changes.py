@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 import pytest
@@ -164,6 +165,33 @@ def test_cables_and_cages() -> None:
     assert len(lines) == 2, "a pair that moves behind a switch keeps its addresses"
     moved = pair.run(["a", "b"], "direct", fabric_cage=0)
     assert [line.split(" ")[1] for line in moved[:2]] == ["enp1s0f0np0", "enp1s0f0np0"]
+
+
+@pytest.mark.parametrize("hosts", ["abc", "abcd"])
+def test_a_ring_with_a_host_more_moves_the_cable_that_closes_it_and_says_so(hosts: str) -> None:
+    lines = World(list(hosts), "ring").run([*hosts, "z"], "ring")
+    assert (len(lines), lines[0]) == (3, "z is added")
+    assert re.findall(r"(\S+) gets", lines[1]) == ["enp1s0f1np1", "enP2p1s0f1np1"]
+    assert lines[1].startswith("a: "), "only the first host's end of that cable gets another address"
+
+
+def test_a_ring_that_moves_to_a_switch_says_each_address_that_changes() -> None:
+    lines = World(MEMBERS, "ring").run(MEMBERS, "switch")
+    assert lines[0] == "the topology changes from ring to switch"
+    assert [line.split(":")[0] for line in lines[1:-1]] == MEMBERS
+    # the first half of b's p1 is host number 2 on either, so it keeps its address with another length
+    assert "enp1s0f1np1 gets 10.100.0.2/17 instead of 10.100.0.2/24" in lines[2]
+
+
+@pytest.mark.parametrize(("topology", "hosts"), [("direct", ["a", "b"]), ("switch", MEMBERS)])
+def test_a_second_cage_keeps_the_addresses_of_the_first_with_another_length(topology: str, hosts: list[str]) -> None:
+    lines = World(hosts, topology).run(hosts, topology, fabric_cages=[1, 0])
+    assert len(lines) == len(hosts) + 1
+    for line in lines[:-1]:
+        kept = re.findall(r"gets (\S+)/18 instead of (\S+)/17", line)
+        assert len(kept) == 2
+        assert all(now == before for now, before in kept)
+        assert re.findall(r"(\S+) gets [\d.]+/18(?:,|$)", line) == ["enp1s0f0np0", "enP2p1s0f0np0"]
 
 
 def test_an_idle_cluster_stops_no_serving() -> None:
