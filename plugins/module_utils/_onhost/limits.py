@@ -34,11 +34,11 @@ GPU_SHARE: Final = 0.9
 GPU_BUSY: Final = 80.0
 
 
-def memory_short(total: float, available: float) -> bool:
+def memory_low(total: float, available: float) -> bool:
     return bool(total) and available < MEMORY_LEFT * total
 
 
-def disk_full(total: float, free: float) -> bool:
+def disk_low(total: float, free: float) -> bool:
     """A small file system in memory is small by design: only its share counts."""
     return bool(total) and (free < DISK_LEFT * total and free < DISK_BYTES)
 

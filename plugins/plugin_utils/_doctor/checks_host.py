@@ -101,7 +101,7 @@ def memory_left(case: Case) -> Iterator[Hit]:
     for host, evidence in hosts_read(case):
         memory = evidence.get("memory") or {}
         total, available = memory.get("MemTotal", 0), memory.get("MemAvailable", 0)
-        if "MemAvailable" in memory and limits.memory_short(total, available):
+        if "MemAvailable" in memory and limits.memory_low(total, available):
             yield Hit(host, [f"MemAvailable {gib(available)} of {gib(total)}"])
 
 
@@ -255,7 +255,7 @@ def disk_full(case: Case) -> Iterator[Hit]:
         for disk in evidence.get("disks") or ():
             if not disk["total"]:
                 continue
-            if limits.disk_full(disk["total"], disk["free"]):
+            if limits.disk_low(disk["total"], disk["free"]):
                 yield Hit(host, [f"{disk['path']}: {gib(disk['free'])} of {gib(disk['total'])} free"])
             elif disk["inodes"] and disk["inodes_free"] / disk["inodes"] < 0.01:
                 yield Hit(host, [f"{disk['path']}: {disk['inodes_free']} of {disk['inodes']} inodes free"])

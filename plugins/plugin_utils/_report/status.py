@@ -172,7 +172,7 @@ def _firewall_problems(host: str, firewall: Mapping[str, Any], units: Mapping[st
 def _room_problems(host: str, memory: Mapping[str, Any], disk: Mapping[str, Any]) -> list[Finding]:
     """Memory, disk and swap that are nearly used up."""
     problems = []
-    if limits.memory_short(memory["total"], memory["available"]):
+    if limits.memory_low(memory["total"], memory["available"]):
         free = memory["available"] / GIB
         problems.append(
             Finding(
@@ -182,7 +182,7 @@ def _room_problems(host: str, memory: Mapping[str, Any], disk: Mapping[str, Any]
                 host,
             )
         )
-    if limits.disk_full(disk["total"], disk["free"]):
+    if limits.disk_low(disk["total"], disk["free"]):
         problems.append(
             Finding("disk", f"disk nearly full: {disk['free'] / GIB:.1f} GiB left", "remove old models", host)
         )
