@@ -276,7 +276,9 @@ class Watchdog:
     def _decide(self, seen: Observation) -> Decision:
         now = seen.now
         unit = seen.unit
-        if self.observed_at is not None and now - self.observed_at > self.settings.standstill:
+        late = self.observed_at is not None and now - self.observed_at > self.settings.standstill
+        # once, until something moves: on a busy host every look may come late
+        if late and self.stood_still_until <= max(self.advanced_at, self.success_at or 0.0):
             self.stood_still_until = now
         self.observed_at = now
         if unit.invocation != self.invocation:
@@ -363,8 +365,8 @@ class Watchdog:
             # until an engine has its ranks, those of the one before are all that there were
             signs = {host: dataclasses.replace(one, ended=False) for host, one in signs.items()}
         found = patience.judge(signs, self.settings.working_power)
-        # an engine whose rank ended says so in its log, and may hang on its way out
-        if found.kind != patience.ENDED and seen.now - self.mark_at < _SPOKE:
+        # an engine whose rank ended says so in its log, and one whose worker is stopped logs each new request
+        if found.kind not in (patience.ENDED, patience.STOPPED) and seen.now - self.mark_at < _SPOKE:
             return patience.Verdict(patience.WORKING, "the engine writes to its log")
         return found
 
@@ -421,6 +423,7 @@ class Watchdog:
         self.baseline = {}
         self.counters = None
         self.advanced_at = 0.0
+        self.stood_still_until = float("-inf")
         self.stall = patience.Stall()
         self.mark = ""
         self.mark_at = float("-inf")

@@ -105,6 +105,15 @@ def test_a_stopped_rank_is_noticed_as_fast_as_without_requests() -> None:
     restarted_after(world, 45)
 
 
+def test_a_stopped_rank_is_not_spared_for_what_the_others_log() -> None:
+    world = busy({**dict.fromkeys(HOSTS, Signs(cores=0.001)), HOSTS[1]: Signs(stopped=True)}, **LARGE)
+    for number in range(60):
+        world.mark = f"another request waits: {number}"
+        if world.step().restart:
+            return
+    raise AssertionError(world.decisions[-1])
+
+
 def test_a_lost_rank_is_not_waited_for() -> None:
     world = busy(COMPUTES, **LARGE)
     world.run(30)
@@ -202,3 +211,19 @@ def test_a_host_that_stood_still_gets_its_time_back() -> None:
     world.step(60)
     assert not [decision for decision in world.run(100) if decision.restart]
     restarted_after(world, 30)
+
+
+@pytest.mark.parametrize("look", [13.0, 20.0])
+@pytest.mark.parametrize("sign", [Signs(stopped=True), Signs(cores=0.0)])
+def test_a_watchdog_that_looks_late_every_time_restarts_all_the_same(sign: Signs, look: float) -> None:
+    """Its own commands take that long on a busy host, which is no standstill of the host each time."""
+    world = busy({**dict.fromkeys(HOSTS, Signs(cores=0.001)), HOSTS[1]: sign}, **LARGE)
+    assert restarted_after(world, 200, look) > 20
+    world.answer, world.in_flight = "ok", 0
+    assert world.run(60, look)[-1].line == "serving"
+
+
+def test_an_idle_engine_that_hangs_is_noticed_by_one_that_looks_late_every_time() -> None:
+    world = World(**LARGE).serve()
+    world.answer = "hang"
+    assert restarted_after(world, 200, 15.0) > 20
