@@ -20,6 +20,7 @@ COMMAND = [
 WORDS = (
     *("NVRM", "fallen off the bus", "GSP_INIT_DONE", "SEC2", "Key was rejected", "Bad return status"),
     *("mlx5_core", "Link down", "NIC Link", "Port module event", "PCIe", "pciehp", "AER"),
+    *("_kgsp", "Oops", "kernel BUG at", "Unable to handle kernel"),
     *("lockup", "LOCKUP", "rcu: INFO", "blocked for", "critical temperature", "[Hardware Error]"),
     *("nvme", "EXT4-fs", "read-only", "out of memory", "Out of memory", "Killed process", "sending SIG"),
 )
