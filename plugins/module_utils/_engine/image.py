@@ -359,6 +359,12 @@ def nccl_findings(probe: Mapping[str, Any]) -> list[str]:
     return findings
 
 
+def launch_file(config: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """What the units' containers are run from: with the ``settings`` that the role gives them, and as a file."""
+    whole = {**config, **settings}
+    return whole, json.dumps(whole, indent=2, sort_keys=True) + "\n"
+
+
 def settings_digest(config: Mapping[str, Any]) -> str:
     """The identity of what runs: image and everything its containers are given."""
     return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:16]

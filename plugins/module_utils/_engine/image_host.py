@@ -491,11 +491,10 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
     if not check or host.answers():
         gpus = container.host_gpu_arguments(params["gpu"], container.docker_info())
     packages = probe.get("packages") or {}
-    config = {"image": used, "gpu": params["gpu"], "commands": _image.commands(probe, engine) if used else {}}
-    # for programs that must not wait for Docker
-    config["versions"] = interesting(packages)
-    config.update(params["settings"])
-    text = json.dumps(config, indent=2, sort_keys=True) + "\n"
+    commands = _image.commands(probe, engine) if used else {}
+    # the versions are for programs that must not wait for Docker
+    known = {"image": used, "gpu": params["gpu"], "commands": commands, "versions": interesting(packages)}
+    config, text = _image.launch_file(known, params["settings"])
     if text != before and not staged:
         actions.append(f"write {params['config_path']}")
         if not check:

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import container
 
 Files = list[dict[str, Any]]
 
@@ -37,5 +39,17 @@ def _netplan_apply(arguments: Mapping[str, Any]) -> Files:
     return [*files, {"path": arguments["environment_path"], "content": text}]
 
 
+def _engine_image(arguments: Mapping[str, Any]) -> Files:
+    """With the image's name, where a host has its ID; what only a probe of the image can tell is null."""
+    name = "@".join(filter(None, (arguments["image"], arguments["digest"])))
+    known = {"image": name or None, "gpu": arguments["gpu"], "commands": None, "versions": None}
+    text = image.launch_file(known, arguments["settings"])[1]
+    return [{"path": arguments.get("config_path") or container.CONFIG, "content": text}]
+
+
 #: by module
-FILES: Mapping[str, Callable[[Mapping[str, Any]], Files]] = {"nccl_conf": _nccl_conf, "netplan_apply": _netplan_apply}
+FILES: Mapping[str, Callable[[Mapping[str, Any]], Files]] = {
+    "nccl_conf": _nccl_conf,
+    "netplan_apply": _netplan_apply,
+    "engine_image": _engine_image,
+}

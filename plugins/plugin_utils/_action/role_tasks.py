@@ -70,22 +70,20 @@ def state(
     return declared_state.merged(found)
 
 
-def other_tasks(role: Path) -> dict[str, dict[str, Any]]:
-    """By module, the role's first task of a module that makes its files itself."""
-    tasks = _tasks(role)
-    named = {name: f"{_OWN}{name}" for name in module_files.FILES}
-    return {name: task for name, full in named.items() if (task := next((one for one in tasks if full in one), None))}
-
-
 def calls_that_make_files(role: str, templar: Any, variables: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the role's tasks tell modules that make their files themselves: each ``module`` and its ``arguments``."""
-    tasks = other_tasks(ROLES / role)
+    """What the role's tasks tell modules that make their files themselves: each ``module`` and its ``arguments``.
+
+    Of a module that the role calls several times it is the first call: the later ones only bring what that one lacked.
+    """
     own = role_variables(variables, role, ROLES)
-    return [
-        {"module": name, "arguments": arguments}
-        for name, task in tasks.items()
-        for arguments, _own in runs(task, task[f"{_OWN}{name}"], templar, own)
-    ]
+    found: dict[str, dict[str, Any]] = {}
+    for task, conditions, known in _leaves(ROLES / role / "tasks", "main.yml", [], templar, own):
+        module = next((name for name in module_files.FILES if f"{_OWN}{name}" in task), "")
+        if module and module not in found:
+            task = {**task, "when": conditions}
+            for arguments, _own in runs(task, task[f"{_OWN}{module}"], templar, known, ahead=True):
+                found.setdefault(module, {"module": module, "arguments": arguments})
+    return list(found.values())
 
 
 def flagged(role: str, flag: str, templar: Any, variables: dict[str, Any], item: Any = None) -> list[str]:
@@ -123,30 +121,31 @@ def calls(role: str, templar: Any, variables: dict[str, Any]) -> Iterator[tuple[
     """
     own = role_variables(variables, role, ROLES)
     for name in ENTRIES.get(role, ("main.yml",)):
-        yield from _calls(ROLES / role / "tasks", name, [], templar, own)
+        for task, conditions, known in _leaves(ROLES / role / "tasks", name, [], templar, own):
+            module = next((key for key in task if "." in key), "")
+            if (short := module.rpartition(".")[2]) in COMPARED and module.startswith(_OWN):
+                for arguments, seen in runs({**task, "when": conditions}, task[module], templar, known, ahead=True):
+                    yield short, arguments, seen
+            elif task.get("changed_when") is False:
+                continue  # a question: nothing to do follows from it
+            elif short not in _CONTROLLER and _holds(conditions, templar, known):
+                raise NotCompared(str(task.get("name", module)))
 
 
-def _calls(
+def _leaves(
     folder: Path, given: Any, conditions: list[Any], templar: Any, variables: dict[str, Any]
-) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+) -> Iterator[tuple[dict[str, Any], list[Any], dict[str, Any]]]:
+    """Each task, its conditions and its variables, through blocks and the files that a run would include."""
     for task in read(folder / given) if isinstance(given, str) else given:
         every = [*conditions, *_listed(task.get("when"))]
         known = {**variables, **(task.get("vars") or {})}
-        if "block" in task:
-            yield from _calls(folder, task["block"], every, templar, known)
-            continue
         included = next((task[name] for name in _INCLUDES if name in task), None)
-        module = next((key for key in task if "." in key), "")
-        if included is not None:
-            if _holds(every, templar, known):
-                yield from _calls(folder, included, every, templar, known)
-        elif (short := module.rpartition(".")[2]) in COMPARED and module.startswith(_OWN):
-            for arguments, seen in runs({**task, "when": every}, task[module], templar, known, ahead=True):
-                yield short, arguments, seen
-        elif task.get("changed_when") is False:
-            continue  # a question: nothing to do follows from it
-        elif short not in _CONTROLLER and _holds(every, templar, known):
-            raise NotCompared(str(task.get("name", module)))
+        if "block" in task:
+            yield from _leaves(folder, task["block"], every, templar, known)
+        elif included is None:
+            yield task, every, known
+        elif _holds(every, templar, known):
+            yield from _leaves(folder, included, every, templar, known)
 
 
 @cache

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import module_files
@@ -37,3 +38,16 @@ def test_nccl() -> None:
 
     assert made() == []
     assert made(NCCL_DEBUG="INFO")[0]["content"].endswith("NCCL_DEBUG=INFO\n")
+
+
+def test_container() -> None:
+    """Everything but what only the host's image can tell."""
+    told = {"image": "x/y:1", "digest": "", "gpu": "cdi", "settings": {"user": "sparkthor", "options": ["--ipc=host"]}}
+    [file] = module_files.of_call({"module": "engine_image", "arguments": told})
+    unknown = {"commands": None, "versions": None}
+    assert file["path"] == "/etc/sparkthor/container.json"
+    assert json.loads(file["content"]) == {"image": "x/y:1", "gpu": "cdi", **unknown, **told["settings"]}
+    [pinned] = module_files.of_call({"module": "engine_image", "arguments": {**told, "digest": "sha256:1"}})
+    assert json.loads(pinned["content"])["image"] == "x/y:1@sha256:1"
+    [other] = module_files.of_call({"module": "engine_image", "arguments": {**told, "image": "", "config_path": "/x"}})
+    assert (other["path"], json.loads(other["content"])["image"]) == ("/x", None)

@@ -88,6 +88,30 @@ def test_what_another_module_is_told_is_read_from_its_task(role: Path) -> None:
     assert files() is None
 
 
+INCLUDED = """
+- ansible.builtin.include_tasks: image.yml
+  when: wanted
+- name: What a comparison cannot know
+  ansible.builtin.command: docker
+"""
+IMAGE = """
+- sparkthor.cluster.engine_image: "{{ told | combine({'deliver': word}) }}"
+  register: brought
+- sparkthor.cluster.engine_image: "{{ told }}"
+  when: brought.wheels is defined
+"""
+
+
+def test_a_module_of_an_included_file_is_found_by_its_first_call(role: Path) -> None:
+    (role / "tasks/main.yml").write_text(INCLUDED)
+    (role / "tasks/image.yml").write_text(IMAGE)
+    templar = Templar(loader=DataLoader(), variables={})
+    given = {"told": {"image": "x"}, "word": "fabric", "wanted": True}
+    found = role_tasks.calls_that_make_files("mine", templar, given)
+    assert found == [{"module": "engine_image", "arguments": {"image": "x", "deliver": "fabric"}}]
+    assert role_tasks.calls_that_make_files("mine", templar, {**given, "wanted": False}) == []
+
+
 def test_a_template_costs_no_copy_of_all_that_is_known(role: Path) -> None:
     class Plan(dict[str, str]):
         def __deepcopy__(self, memo: object) -> dict[str, str]:
