@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+import yaml
 from sparklab import Lab, LabError
 
 from tests.integration.border.conftest import TOP
@@ -41,8 +42,10 @@ def edge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edge]:
         layers=["docker"],
     )
     try:
-        # of two files of one folder the later one says last where a host is
-        shutil.copy(lab.folder / "inventory.yml", inventory / "lab.yml")
+        # of two files of one folder the later one says last where a host is; the secrets lie where a user has them
+        told = yaml.safe_load((lab.folder / "inventory.yml").read_text(encoding="utf-8"))
+        del told["all"]["vars"]["sparkthor_secrets_dir"]
+        (inventory / "lab.yml").write_text(yaml.safe_dump(told), encoding="utf-8")
         made = Edge(lab, home, liar="spark-02", honest="spark-01")
         make_a_liar(made)
         (home / ".ssh").mkdir()

@@ -108,13 +108,19 @@ def test_it_raises_no_generation_beyond_belief(edge: Edge, given: dict[str, Any]
 def test_an_image_that_it_put_in_its_place_is_not_passed_on(edge: Edge, given: dict[str, Any]) -> None:
     """Under the right name it has an image of its own; the other host lacks the right one."""
     edge.lie({"*": LIE, "engine_image": {"need": []}})
-    name = edge.on(edge.liar, "docker images --format '{{.Repository}}:{{.Tag}}' | grep -m1 sparkthor-lab/vllm").strip()
     edge.on(
         edge.liar,
-        f"c=$(docker create {name} true) && echo evil > /root/evil && docker cp /root/evil $c:/etc/liars-image && "
-        f"docker commit $c {name} && docker rm $c",
+        "names=$(docker images --format '{{.Repository}}:{{.Tag}}'); set -- $names; echo evil > /root/evil; "
+        "c=$(docker create $1 true) && docker cp /root/evil $c:/etc/liars-image && i=$(docker commit $c) && "
+        "docker rm $c && for n in $names; do docker tag $i $n; done",
     )
-    edge.on(edge.honest, "docker rmi -f $(docker images -q sparkthor-lab/vllm) >/dev/null 2>&1; true")
+    edge.on(
+        edge.honest,
+        "systemctl stop sparkthor-watchdog sparkthor-vllm; docker rm -f sparkthor-vllm; "
+        "docker images --format '{{.Repository}}:{{.Tag}}' | xargs -r docker rmi -f; rm -rf /var/lib/sparkthor/images",
+        check=False,
+    )
+    assert not edge.on(edge.honest, "docker images -q")
     run = edge.play("site", may=KEPT, **given)
     edge.lie({"*": LIE})
     if run.rc != 0:
