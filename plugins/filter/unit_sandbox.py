@@ -15,8 +15,9 @@ description:
 options:
   _input:
     description:
-      - Kinds of sockets (C(families)), folders that can be written (C(writable)), C(capabilities), groups of system
-        calls that are C(refused), directives to leave out (C(without)), and what C(ProtectHome=) says (C(home)).
+      - Kinds of sockets (C(families)), folders that can be written (C(writable)) or are not seen (C(hidden)),
+        C(capabilities), groups of system calls that are C(refused), directives to leave out (C(without)), and what
+        C(ProtectHome=) says (C(home)).
     type: dict
     required: true
 """

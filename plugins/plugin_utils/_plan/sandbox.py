@@ -50,6 +50,7 @@ def sandbox(
     families: Sequence[str] = (),
     capabilities: Sequence[str] = (),
     writable: Sequence[str] = (),
+    hidden: Sequence[str] = (),
     refused: Sequence[str] = ("@privileged", "@resources"),
     without: Sequence[str] = (),
     home: str = "yes",
@@ -58,9 +59,9 @@ def sandbox(
     """Lines of a section Service.
 
     ``families`` are the kinds of sockets (AF_UNIX, or those of an ``engine``), ``writable`` the folders that are not
-    read-only (those of RuntimeDirectory= and its like need no mention), ``refused`` the groups of system calls without
-    which a program gets by, ``without`` the directives that would keep it from its work, ``home`` what ProtectHome=
-    says.
+    read-only (those of RuntimeDirectory= and its like need no mention), ``hidden`` those that it does not see,
+    ``refused`` the groups of system calls without which a program gets by, ``without`` the directives that would keep
+    it from its work, ``home`` what ProtectHome= says.
     """
     lines = [*EVERY, *(ENGINE if engine else PROGRAM)]
     if refused and not engine:
@@ -73,6 +74,8 @@ def sandbox(
     if writable:
         # one that is not there yet is no reason not to start
         lines.append(f"ReadWritePaths={' '.join(f'-{path}' for path in writable)}")
+    if hidden:
+        lines.append(f"InaccessiblePaths={' '.join(f'-{path}' for path in hidden)}")
     return "\n".join(line for line in sorted(lines) if line.partition("=")[0] not in without)
 
 

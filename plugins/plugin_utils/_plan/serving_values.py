@@ -132,6 +132,8 @@ class ServingValues:
     )
     #: a port of the engine that others must not reach: ``port``, ``clients`` and ``servers``; empty without one
     guard: dict[str, Any] = field(default_factory=dict)
+    #: folders that the engine does not see
+    hidden: list[str] = field(default_factory=list)
     #: where its part of a worker has to listen before the head's begins
     listens: str = ""
     #: the engine's configuration, that of the smaller model, and what of its environment stays on this host
@@ -247,6 +249,7 @@ def _engine_values(serving: Serving) -> dict[str, Any]:
         "socket": planned.socket(serving),
         "config_name": planned.on_host.config,
         "other_configs": [one.on_host.config for one in registry.ENGINES.values() if one is not planned],
+        "hidden": list(planned.on_host.hidden),
         "guard": asdict(guard) if (guard := planned.guard(serving)) else {},
         "listens": planned.listens(serving),
         "config": planned.config(serving),

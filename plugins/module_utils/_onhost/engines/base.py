@@ -155,6 +155,8 @@ class EngineOnHost:
     programs: tuple[str, ...] = ()
     #: ending of the one file that the program is given, where a model's folder holds more; empty for the folder
     ending: str = ""
+    #: folders where it looks for options by itself, which nobody here has seen: its unit does not see them either
+    hidden: tuple[str, ...] = ()
     #: whether its head goes on answering about itself when an idle worker has died
     keeps_serving_when_worker_idle_dead: bool = False
     #: what to do about answers that make no sense, besides looking at the model's files

@@ -115,6 +115,8 @@ LLAMA_CPP = EngineOnHost(
     packages=("llama-cpp-programs",),
     programs=("llama-server", "ggml-rpc-server"),
     ending=".gguf",
+    # since its b10398; the user's own place is in the environment
+    hidden=("/etc/llama.cpp",),
     # /health, /metrics and /slots say 200 beside a worker that is gone, or stopped within a request
     keeps_serving_when_worker_idle_dead=True,
 )

@@ -140,6 +140,8 @@ class PlannedLlamaCpp(PlannedEngine):
         environment = {
             **{name: shared[name] for name in ("HOME", "XDG_CACHE_HOME")},
             "LLAMA_CACHE": f"{cache}/llama.cpp",
+            # below it would be the user's file of options, in a folder that the serving user could write
+            "XDG_CONFIG_HOME": "/etc/sparkthor",
             # it would start a debugger where one is installed
             "GGML_NO_BACKTRACE": "1",
         }

@@ -36,6 +36,11 @@ def test_what_a_program_needs_is_said() -> None:
     assert not any(line.startswith("SystemCallFilter=~") for line in lines)
 
 
+def test_what_a_program_must_not_see_may_be_absent() -> None:
+    assert "InaccessiblePaths=-/etc/a -/etc/b" in sandbox(engine=True, hidden=["/etc/a", "/etc/b"]).splitlines()
+    assert "InaccessiblePaths" not in sandbox(engine=True)
+
+
 def test_an_engine_keeps_devices_and_compilers() -> None:
     lines = sandbox(engine=True).splitlines()
     assert set(EVERY) < set(lines)
