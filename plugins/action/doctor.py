@@ -35,6 +35,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster im
     with_cidr,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import links_of
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.foreign_yaml import load_foreign
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import results
 
 _NAMES = (
@@ -47,7 +48,7 @@ _NAMES = (
 def _read_yaml(text: str) -> Any:
     """None for what is no YAML, or stands for more than it is long: a few aliases make any amount of it."""
     try:
-        found = yaml.safe_load(text)
+        found = load_foreign(text)
         shape.bounded(found)
     except (yaml.YAMLError, ValueError, RecursionError, shape.Misshapen):
         return None

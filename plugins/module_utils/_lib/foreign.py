@@ -25,12 +25,15 @@ class ForeignError(ValueError):
     """What is wrong with what somebody else sent."""
 
 
-def parse(text: str | bytes, most: int = MOST, depth: int = DEPTH) -> Any:
-    """The document. Raises ForeignError for one that is none, too long, too deep, or not plain text and numbers."""
+def parse(text: str | bytes, most: int = MOST, depth: int = DEPTH, infinite: bool = False) -> Any:
+    """The document. Raises ForeignError for one that is none, too long, too deep, or not plain text and numbers.
+
+    ``infinite`` lets ``Infinity`` and its like pass, which Python writes as well.
+    """
     if len(text) > most:
         raise ForeignError(f"longer than {most} bytes")
     try:
-        value = json.loads(text, parse_constant=_constant, parse_float=_float)
+        value = json.loads(text) if infinite else json.loads(text, parse_constant=_constant, parse_float=_float)
     except RecursionError:
         raise ForeignError("nested too deeply") from None
     except ValueError as error:

@@ -4,16 +4,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
+import stat
 import struct
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, BinaryIO
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import foreign
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 
 _SAFETENSORS_HEADER_LIMIT = 100 * 1024 * 1024
+#: bytes of a file that describes the model, at most
+_MAPPING_LIMIT = 256 * 1024 * 1024
 #: the index of a checkpoint, and that of Mistral's own form
 INDEXES = ("model.safetensors.index.json", "consolidated.safetensors.index.json")
 
@@ -46,10 +49,17 @@ def other_forms(names: Iterable[str]) -> list[str]:
     return sorted({os.path.splitext(name)[1].lower() for name in names} & _OTHER_FORMS)
 
 
+def _open_plain(path: str) -> BinaryIO:
+    """A device acts when it is opened, and nobody may ever write into a pipe."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise SizingError("model_path", path, "is not a plain file", "Fetch the model again.")
+    return open(path, "rb")
+
+
 def read_safetensors_header(path: str) -> dict[str, int]:
     """Tensor name -> bytes of one safetensors file, from its header alone; refuses a file cut short."""
     size = os.path.getsize(path)
-    with open(path, "rb") as stream:
+    with _open_plain(path) as stream:
         raw = stream.read(8)
         if len(raw) < 8:
             raise SizingError("model_path", path, "is not a whole safetensors file", "Fetch the model again.")
@@ -57,7 +67,7 @@ def read_safetensors_header(path: str) -> dict[str, int]:
         if length > min(size - 8, _SAFETENSORS_HEADER_LIMIT):
             raise SizingError("model_path", path, "is cut short inside its header", "Fetch the model again.")
         try:
-            header = json.loads(stream.read(length))
+            header = foreign.parse(stream.read(length), most=_SAFETENSORS_HEADER_LIMIT)
         except ValueError:
             raise SizingError("model_path", path, "has an unreadable header", "Fetch the model again.") from None
     tensors: dict[str, int] = {}
@@ -84,8 +94,11 @@ def read_safetensors_header(path: str) -> dict[str, int]:
 def _read_mapping(path: str) -> dict[str, Any]:
     """What a JSON file of the model holds; a file that was cut short is an error that says to fetch it again."""
     try:
-        with open(path, encoding="utf-8") as stream:
-            data = json.load(stream)
+        with _open_plain(path) as stream:
+            text = stream.read(_MAPPING_LIMIT + 1).decode("utf-8")
+        data = foreign.parse(text, most=_MAPPING_LIMIT, infinite=True)
+    except SizingError:
+        raise
     except ValueError as error:
         raise SizingError("model_path", path, f"is not JSON ({error})", "Fetch the model again.") from None
     if not isinstance(data, dict):
@@ -118,6 +131,10 @@ def _weight_map(index_path: str) -> dict[str, str]:
             raise TypeError
     except (SizingError, KeyError, AttributeError, TypeError):
         raise SizingError("model_path", index_path, "is not a safetensors index", "Fetch the model again.") from None
+    for name in wanted.values():
+        if name.startswith("/") or "\0" in name or ".." in name.split("/"):
+            what = f"names {name!r}, which is no file of its folder"
+            raise SizingError("model_path", index_path, what, "Fetch the model again, or choose another.")
     return wanted
 
 

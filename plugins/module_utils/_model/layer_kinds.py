@@ -19,6 +19,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config im
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError, as_int
 
+_MOST_LAYERS = 10_000
 _PATTERN_LETTERS = {"M": "mamba", "E": "moe", "*": "attention", "-": "mlp"}
 _KIND_OF_NAME = {
     "full_attention": "attention",
@@ -74,8 +75,8 @@ def layer_kinds(config: Mapping[str, Any]) -> list[str]:
     else:
         if count_value is None:
             required_int(config, ("num_hidden_layers",))
-        kinds = _kinds_by_rule(config, as_int("config.num_hidden_layers", count_value))
-    count = len(kinds) if count_value is None else as_int("config.num_hidden_layers", count_value)
+        kinds = _kinds_by_rule(config, _count(count_value))
+    count = len(kinds) if count_value is None else _count(count_value)
     if len(kinds) == count + optional_int(config, ("num_nextn_predict_layers",), 0):
         kinds = kinds[:count]  # Step 3.5 names the layers that predict more than one token as well
     if count != len(kinds):
@@ -86,6 +87,14 @@ def layer_kinds(config: Mapping[str, Any]) -> list[str]:
             "One of the two is wrong: use the config.json of one model, unchanged.",
         )
     return kinds
+
+
+def _count(value: Any) -> int:
+    count = as_int("config.num_hidden_layers", value)
+    if count > _MOST_LAYERS:
+        what = f"is more than {_MOST_LAYERS}, which no model has"
+        raise SizingError("config.num_hidden_layers", value, what, "Use the config.json of the model, unchanged.")
+    return count
 
 
 def _kinds_by_rule(config: Mapping[str, Any], count: int) -> list[str]:

@@ -23,7 +23,7 @@ class SizingError(ValueError):
 def as_int(variable: str, value: Any, *, minimum: int = 1) -> int:
     """An integer of at least `minimum`; strings of digits count, because templates make them."""
     number = value
-    if isinstance(value, str) and value.strip().lstrip("+").isdigit():
+    if isinstance(value, str) and re.fullmatch(r"\+?\d{1,30}", value.strip()):
         number = int(value.strip())
     elif isinstance(value, float) and value.is_integer():
         number = int(value)
@@ -50,7 +50,7 @@ def as_fraction(variable: str, value: Any) -> float:
 def parse_length(variable: str, value: Any) -> int:
     """A number as vLLM reads it: 32768, 32k (thousands) or 32K (1024s)."""
     if isinstance(value, str):
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgGtT])", value.strip())
+        match = re.fullmatch(r"(\d{1,30}(?:\.\d{1,30})?)([kKmMgGtT])", value.strip())
         if match:
             power = "kmgt".index(match.group(2).lower()) + 1
             return int(Fraction(match.group(1)) * (1000 if match.group(2).islower() else 1024) ** power)

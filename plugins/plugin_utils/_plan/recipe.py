@@ -35,7 +35,9 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import ove
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import parallel as _parallel
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import calls_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.foreign_yaml import load_foreign
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import (
+    MOST_CHARACTERS,
     RecipeError,
     bounded,
     check_names,
@@ -52,8 +54,6 @@ SHIPPED = os.path.join(
     os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))),
     "recipes",
 )
-#: In C where PyYAML was built with it: a registry has hundreds of recipes.
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _KEY = re.compile(r"""[\s{-]*["']?([\w.-]+)["']?\s*:(?:\s|$)""")
 #: what a recipe is refused for, by the variable that cannot be planned
 _KINDS = {"replicas": "replicas", "data-parallel-size": "replicas", "hosts": "split"}
@@ -116,12 +116,14 @@ def read(path: str, called: str) -> dict[str, Any]:
     """The file as it stands, whatever tool it is for."""
     try:
         with open(path, "rb") as stream:
-            raw = stream.read()
+            raw = stream.read(MOST_CHARACTERS + 1)
     except OSError as error:
         raise RecipeError(f"vllm_serve_recipe={called!r} cannot be read: {error.strerror} ({path}).") from None
+    if len(raw) > MOST_CHARACTERS:
+        raise RecipeError(f"vllm_serve_recipe={called!r} is no recipe: {path} has more than {MOST_CHARACTERS} bytes.")
     try:
         text = raw.decode("utf-8")
-        data = bounded(yaml.load(text, Loader=_LOADER), called)  # a safe loader, which bandit cannot see
+        data = bounded(load_foreign(text), called)
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise RecipeError(

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -197,3 +198,45 @@ def test_quantization_beside_the_config_is_read(tmp_path: Path) -> None:
     config, tensors = read_model_folder(str(folder))
     assert quantization_name(config) == "nvfp4"
     assert plan(config, tensors=tensors)["kv_cache_dtype"] == "fp8"
+
+
+@pytest.mark.parametrize("name", ["../../../../dev/watchdog", "/dev/watchdog", "a/../../b.safetensors", "a\0"])
+def test_an_index_names_no_file_elsewhere(tmp_path: Path, name: str) -> None:
+    """Root reads there, and a watchdog that was opened once resets the machine."""
+    folder = tiny_folder(tmp_path)
+    path = folder / "model.safetensors.index.json"
+    index = json.loads(path.read_text())
+    index["weight_map"]["model.norm.weight"] = name
+    path.write_text(json.dumps(index))
+    with pytest.raises(SizingError, match="which is no file of its folder"):
+        read_model_folder(str(folder))
+
+
+@pytest.mark.parametrize("name", ["config.json", "model-00001-of-00002.safetensors"])
+def test_a_pipe_is_no_file_of_a_model(tmp_path: Path, name: str) -> None:
+    folder = tiny_folder(tmp_path)
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises(SizingError, match="is not a plain file"):
+        read_model_folder(str(folder))
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors.index.json"])
+def test_json_of_any_depth_is_none(tmp_path: Path, name: str) -> None:
+    folder = tiny_folder(tmp_path)
+    (folder / name).write_text('{"a":' * 100_000 + "1" + "}" * 100_000)
+    with pytest.raises(SizingError):
+        read_model_folder(str(folder))
+    raw = b"[" * 100_000
+    (folder / name).unlink()
+    (folder / "model-00001-of-00002.safetensors").write_bytes(struct.pack("<Q", len(raw)) + raw)
+    with pytest.raises(SizingError):
+        read_model_folder(str(folder))
+
+
+def test_an_infinite_number_of_a_config_is_read(tmp_path: Path) -> None:
+    """As in ``time_step_limit`` of models with Mamba."""
+    folder = tiny_folder(tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "time_step_limit": [0.0, float("inf")]}))
+    assert read_model_folder(str(folder))[0]["time_step_limit"] == [0.0, float("inf")]

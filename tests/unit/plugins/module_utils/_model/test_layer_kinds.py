@@ -115,3 +115,8 @@ def test_latent_attention_without_rotated_positions() -> None:
     rotated, none = (plan(one, max_model_len=4096) for one in (model("deepseek-v3.2"), config))
     assert none["state_layers"] == 0
     assert none["kv_bytes_per_token"] <= rotated["kv_bytes_per_token"]
+
+
+def test_more_layers_than_any_model_has_are_not_made() -> None:
+    with pytest.raises(SizingError, match=r"num_hidden_layers=1000000000: is more than 10000"):
+        layer_kinds({**model("tiny-qwen3"), "layer_types": None, "num_hidden_layers": 10**9})

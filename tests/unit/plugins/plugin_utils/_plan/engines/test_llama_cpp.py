@@ -159,7 +159,7 @@ def test_the_head_s_file_has_the_workers(llama: dict[str, Any]) -> None:
 
 
 def test_no_file_of_options_is_read_that_nobody_here_wrote(llama: dict[str, Any]) -> None:
-    """Its programs read ``/etc/llama.cpp/config.ini`` and ``$XDG_CONFIG_HOME/llama.cpp/config.ini`` before our words."""
+    """Its programs read ``llama.cpp/config.ini`` below ``/etc`` and ``$XDG_CONFIG_HOME`` before our words."""
     found = files(plan(llama))
     assert 'XDG_CONFIG_HOME="/etc/sparkthor"' in found["/etc/sparkthor/vllm.env"].splitlines()
     assert "InaccessiblePaths=-/etc/llama.cpp" in found["/etc/systemd/system/sparkthor-vllm.service"].splitlines()
