@@ -8,6 +8,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
+from typing import Any
 
 BLOCK = 1 << 20
 
@@ -46,6 +47,16 @@ def state_of(path: str) -> os.stat_result | None:
         return os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def is_row(row: Any) -> bool:
+    """Whether a record's row says what a file was found to be; of any other file nothing is known, so it is read."""
+    return (
+        isinstance(row, list)
+        and len(row) in (3, 4)
+        and all(isinstance(number, int) for number in row[:2])
+        and all(isinstance(text, str) for text in row[2:])
+    )
 
 
 def identity(path: str) -> tuple[int, int, int] | None:

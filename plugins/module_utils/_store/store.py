@@ -106,14 +106,9 @@ class Store:
     def read_record(self, name: str) -> dict[str, list[Any]]:
         """What was found by reading: relative path -> [size, mtime in ns, SHA-256, what was committed if another]."""
         for committed in (True, False):
-            try:
-                with open(self._record_path(name, committed), encoding="utf-8") as file:
-                    document = json.load(file)
-            except FileNotFoundError:
-                continue
-            except (OSError, ValueError):
-                return {}
-            return document if isinstance(document, dict) else {}
+            path = self._record_path(name, committed)
+            if content.state_of(path) is not None:
+                return {path: row for path, row in files.read_json(path).items() if content.is_row(row)}
         return {}
 
     def names(self) -> list[str]:

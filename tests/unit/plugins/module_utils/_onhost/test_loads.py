@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import loads
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import console_state, loads
 
 OF = {"engine": "e", "model": "/m", "split": "TP=1 PP=3", "bytes": 30_000_000_000}
 STAGES = {"starting": 2.0, "loading weights": 10.0, "compiling": 60.0}
@@ -103,3 +103,27 @@ def test_what_is_loaded_is_known_by_the_engine_and_the_weights(tmp_path: Path) -
     assert loads.described({**given, "model": "org/name", "engine": "/absent"}) == {
         **{"engine": "", "model": "org/name", "split": "TP=1 PP=3", "bytes": 0}
     }
+
+
+ODD: list[Any] = [
+    *({}, [], 5, "x", None, {"version": 1}, {"version": 1, "loads": {}}, {"version": True, "loads": 5}),
+    {"version": 1, "loads": [None, 5, "x", [], {}, {**load(), "seconds": "9"}, {**load(), "seconds": True}]},
+    {"version": 1, "loads": [load(float("nan")), load(float("inf")), load(-1.0), load(10**400), load(1e300)]},
+    {"version": 1, "loads": [load(stages={"a": -1.0}), {**load(), "stages": [1]}, {**load(), "stages": {"a": None}}]},
+    {"version": 1, "loads": [{**load(), "engine": 5}, {**load(), "model": ["/m"]}, {**load(), "split": None}]},
+]
+
+
+@pytest.mark.parametrize("document", ODD, ids=range(len(ODD)))
+def test_of_a_file_of_the_watchdog_s_user_only_loads_are_taken(document: Any) -> None:
+    """Root's part writes it as it is told, and root and the page read it."""
+    assert loads.loads(document) == []
+    assert loads.kept(document, load())["loads"] == [load()]
+
+
+def test_what_else_a_load_holds_reaches_no_page() -> None:
+    odd = load(stages={"\x1b]52;c;x\x07": 1.0}, ended={"a": 1}, bytes="x", invocation=[], more="<script>")
+    [row] = loads.loads({"version": 1, "loads": [odd]})
+    assert console_state.last_loads([row]) == [{"seconds": 90.0, "ended": None}]
+    assert loads.alike([row], OF) == [row]
+    assert loads.left([row], {"starting": 2.0}, 0.0, 2.0, 0.0) is None

@@ -494,3 +494,39 @@ def test_a_check_does_not_make_a_damaged_file_whole(store: Store, tmp_path: Path
     os.utime(path, ns=(9, 9))
     store.remember("tiny", store.plan("tiny", wanted).read)
     assert store.inventory()[0]["verdict"] == "whole"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"config.json": 5}',
+        '{"config.json": [1]}',
+        '{"config.json": ["1", 2, "a"]}',
+        '{"config.json": [1, 2, {}]}',
+        '{"config.json": {"0": 1}}',
+        "[]",
+        "5",
+        '{"a": ' * 100_000 + "1" + "}" * 100_000,
+        "{",
+        '{"config.json": [1' + "0" * 5_000 + ', 2, "a"]}',
+    ],
+    ids=range(10),
+)
+def test_a_record_that_is_none_costs_a_second_reading_alone(store: Store, tmp_path: Path, text: str) -> None:
+    fill(store, tmp_path, FILES, "m")
+    record = Path(store.root) / ".records/m.json"
+    record.write_text(text)
+    assert store.read_record("m") == {}
+    assert store.plan("m", entries()).wrong == []
+    assert store.inventory()[0]["ours"]
+
+
+def test_a_pipe_or_a_folder_in_the_place_of_a_record_is_none(store: Store, tmp_path: Path) -> None:
+    fill(store, tmp_path, FILES, "m")
+    record = Path(store.root) / ".records/m.json"
+    record.unlink()
+    os.mkfifo(record)
+    assert store.read_record("m") == {}
+    record.unlink()
+    record.mkdir()
+    assert store.read_record("m") == {}
