@@ -53,7 +53,8 @@ class Pattern:
     expression, ``not_`` one that must not match.  ``between`` bounds the expression's group ``value``.  ``cleared_by``
     names a line that shows, later in the same log, that the trouble is over.  ``unless_file`` is text that, anywhere
     in the same log, says that what the line shows is meant, ``with_file`` text without which the line means something
-    else.  ``least`` is how many such lines make a finding.
+    else.  ``least`` is how many such lines make a finding, of one NIC or device where the expression has a group
+    ``which``.
     """
 
     has: str
@@ -78,6 +79,11 @@ class Pattern:
                 if not self.between[0] <= value <= self.between[1]:
                     return False
         return self.not_ is None or self.not_.search(line) is None
+
+    def which(self, line: str) -> str:
+        """Of what the line is one, where the expression says that."""
+        found = self.regex.search(line) if self.regex and "which" in self.regex.groupindex else None
+        return found["which"] if found else ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,17 +260,22 @@ def scan_pattern(pattern: Pattern, text: str) -> tuple[int, list[str]]:
     if (pattern.unless_file and pattern.unless_file in text) or pattern.with_file not in text:
         return 0, []
     quoted: list[str] = []
+    each: dict[str, int] = {}
     count, position, last = 0, 0, -1
     while (position := text.find(pattern.has, position)) >= 0:
         start, end = _line_at(text, position)
         line = text[max(start, position - BEFORE) : min(end, position + AFTER)]
         if pattern.matches(line):
             count += 1
+            which = pattern.which(line)
+            each[which] = each.get(which, 0) + 1
             last = end
             if len(quoted) < QUOTED:
                 quoted.append(line)
         position = end
-    if count < pattern.least or (count and any(text.find(word, last) >= 0 for word in pattern.cleared_by)):
+    if max(each.values(), default=0) < pattern.least:
+        return 0, []
+    if count and any(text.find(word, last) >= 0 for word in pattern.cleared_by):
         return 0, []
     return count, quoted
 

@@ -97,17 +97,17 @@ def _mixed(
             ends.add((link["peer"], port_of(link.get("peer_netdev", ""))))
         cables.setdefault(frozenset(ends), []).append((host, netdev))
     found = []
-    for ends in cables.values():
-        host, netdev = ends[0]
-        link = short[ends[0]][0]
-        rate, most = min(short[end][1] for end in ends), of_link(fabric, host, link)
-        names = ", ".join(name for one, name in ends if one == host)
+    for seen in cables.values():
+        host = seen[0][0]
+        link = short[seen[0]][0]
+        rate, most = min(short[end][1] for end in seen), of_link(fabric, host, link)
+        names = ", ".join(name for one, name in seen if one == host)
         other = f" to {link['peer']} {link['peer_netdev']}" if link.get("peer") else ""
         what = (
             f"NIC {names}{other} negotiated {rate:g} Gb/s, planned are {most}, and other links of this fabric have "
             f"{fastest:g}: all ranks wait for the slowest"
         )
-        found.append(Slow(tuple(dict.fromkeys(one for one, _name in ends)), what, _way_out(host, link, rate), True))
+        found.append(Slow(tuple(dict.fromkeys(one for one, _name in seen)), what, _way_out(host, link, rate), True))
     return found
 
 
