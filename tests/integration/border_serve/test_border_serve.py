@@ -117,7 +117,7 @@ def test_an_image_that_it_put_in_its_place_is_not_passed_on(edge: Edge, given: d
     edge.on(
         edge.honest,
         "systemctl stop sparkthor-watchdog sparkthor-vllm; docker rm -f sparkthor-vllm; "
-        "docker images --format '{{.Repository}}:{{.Tag}}' | xargs -r docker rmi -f; rm -rf /var/lib/sparkthor/images",
+        "docker images --format '{{.Repository}}:{{.Tag}}' | xargs -r docker rmi -f; rm -rf /opt/sparkthor/images",
         check=False,
     )
     assert not edge.on(edge.honest, "docker images -q")
