@@ -46,6 +46,33 @@ STARTS = re.compile(
     r"|(?:subprocess\.)?(?:check_call|check_output|getoutput|getstatusoutput)|subprocess\.(?:run|call)"
     r"|os\.(?:system|popen|posix_spawnp?|spawn\w+|exec\w+)"
 )
+#: function that waits in a loop of its own, as `make house` prints it -> why not by module_utils._lib.deadline
+WAITERS = {
+    "action.engine_image_pull._follow": "shows how far it is, and ends with the unit and not with a time",
+    "action.vllm_service._wait": "shows where it stands; when it ends is decided elsewhere, by what it was told so far",
+    "module_utils._lib.deadline.ask_until": "it is the one by which the others do",
+    "module_utils._measure.link._stream": "sends for so long, and waits for nothing",
+    "module_utils._network.link_state.ping_links": "waits for packets, and what it sent once is sent again once",
+    "module_utils._network.netplan_job.run": "works in rounds, until none of the last ones had anything to do",
+    "module_utils._onhost.container.remove": "gives each attempt no more time than is left",
+    "module_utils._onhost.control._drain": "ends with the quiet of several rounds, and with three reasons to give up",
+    "module_utils._onhost.former_head.stay_down": "waits for ever",
+    "module_utils._onhost.nodes_prepare.ask": "reaches Ray's workers as code of its own, without this collection",
+    "module_utils._onhost.power_guard._run": "tries so many times, however long each takes",
+    "module_utils._onhost.rank_process.drop_caches": "in an event loop, which a sleep would stop",
+    "module_utils._onhost.rank_process.listening": "in an event loop, which a sleep would stop",
+    "module_utils._onhost.rank_worker.run": "in an event loop, and for ever",
+    "module_utils._onhost.ray_prepare.wait_for_head": "waits for ever",
+    "module_utils._store.fanout.listen": "tells what the last attempt ended with, from a program that is carried along",
+    "module_utils._store.fanout.run": "goes by what its threads did last",
+    "module_utils._store.fetch._more": "reads for so long, and waits for nothing",
+    "plugin_utils._action.keeper.keep": "ends with the run that it is for",
+    "plugin_utils._delivery.fanout.follow": "shows how far it is, with pauses that grow",
+}
+#: a call that lets time pass
+SLEEPS = re.compile(r"(?:.*\.)?_?sleep")
+#: what a loop goes by that ends with its time
+CLOCKS = re.compile(r"\b(?:monotonic|clock)\(\)")
 #: functions that several utils have under one name, because they are called alike
 INTERFACES = frozenset(("read_now",))
 #: words of the glossary's last column that are no names in code -> what to say instead
@@ -146,6 +173,7 @@ def problems(house: House) -> list[str]:
         broken.append("packages import each other in a circle: " + " -> ".join(reversed(error.args[1])))
     broken += _without_limit(house)
     broken += _starters(house)
+    broken += _waiters(house)
     broken += _shared_names(house)
     broken += _no_names(house)
     broken += _untested_doors(house)
@@ -265,6 +293,43 @@ def _starters(house: House) -> list[str]:
                     )
     idle = [name for name in STARTERS if name in house.files and name not in starting]
     return [*starters, *(f"{name} is in STARTERS and starts no program" for name in idle)]
+
+
+def _waiters(house: House) -> list[str]:
+    """Functions that wait in a loop of their own: one helper has the end, the last question and the pauses right."""
+    waiting: dict[str, int] = {}
+    for name, path in sorted(house.files.items()):
+        # of functions in each other the inner ones come later
+        owners = {
+            loop: function.name
+            for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+            for loop in ast.walk(function)
+            if isinstance(loop, ast.While | ast.For)
+        }
+        for loop, function in owners.items():
+            if _waits(loop):
+                waiting.setdefault(f"{name}.{function}", loop.lineno)
+    told = [
+        f"{name} waits in a loop of its own (line {line}): let ask_until, wait_until or lock of "
+        "module_utils._lib.deadline do it, or say in WAITERS why not"
+        for name, line in waiting.items()
+        if name not in WAITERS
+    ]
+    there = [name for name in WAITERS if name.rpartition(".")[0] in house.files]
+    return [*told, *(f"{name} is in WAITERS and waits in no loop" for name in there if name not in waiting)]
+
+
+def _waits(loop: ast.While | ast.For) -> bool:
+    """Whether a loop tries until something is so; the rounds of a program that never ends wait for nothing."""
+    inside = list(ast.walk(loop))
+    sleeps = any(isinstance(node, ast.Call) and SLEEPS.fullmatch(ast.unparse(node.func)) for node in inside)
+    if isinstance(loop, ast.For):
+        return sleeps and ast.unparse(loop.iter).startswith("range(")
+    endless = isinstance(loop.test, ast.Constant) and not any(
+        isinstance(node, ast.Break | ast.Return | ast.Raise) for node in inside
+    )
+    return (sleeps and not endless) or bool(CLOCKS.search(ast.unparse(loop.test)))
 
 
 def test_file(name: str) -> str:

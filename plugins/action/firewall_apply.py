@@ -10,11 +10,9 @@ confirmed.
 from __future__ import annotations
 
 import os
-import time
 import uuid
 from typing import Any
 
-from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import reconnect
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.declaring import DeclaringAction
 
@@ -46,21 +44,16 @@ class ActionModule(DeclaringAction):
     def _confirm(self, arguments: dict[str, Any], started: dict[str, Any]) -> dict[str, Any]:
         host = self.host
         timeout = int(arguments.get("rollback_timeout") or 45)
-        end = time.monotonic() + timeout + GRACE
-        last = ""
-        while time.monotonic() < end:
-            reconnect.anew(self._connection, self._parent, host, "firewall")
-            try:
-                answer = self.execute("firewall_apply", arguments)
-            except AnsibleConnectionFailure as error:
-                answer = {"unreachable": True, "msg": str(error)}
-            if not answer.get("unreachable"):
-                if answer.get("failed"):
-                    reason = answer.get("msg", "")
-                    return {"failed": True, "changed": False, "msg": f"{host}: {reason}", "connection": last}
-                return {**started, "confirmed": True}
-            last = str(answer.get("msg", ""))
-            time.sleep(PAUSE)
+        answer, last = reconnect.ask(
+            *(self._connection, self._parent, host, "firewall"),
+            lambda: self.execute("firewall_apply", arguments),
+            timeout + GRACE,
+            PAUSE,
+        )
+        if answer and answer.get("failed"):
+            return {"failed": True, "changed": False, "msg": f"{host}: {answer.get('msg', '')}", "connection": last}
+        if answer is not None:
+            return {**started, "confirmed": True}
         return {
             "failed": True,
             "changed": True,

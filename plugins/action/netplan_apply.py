@@ -154,20 +154,13 @@ class ActionModule(Action):
         settle: float = SETTLE,
     ) -> dict[str, Any]:
         timeout = int(arguments.get("rollback_timeout", 60))
-        end = time.monotonic() + timeout + GRACE
-        last = str(lost or "")
-        answer: dict[str, Any] | None = None
         time.sleep(settle)
-        while answer is None and time.monotonic() < end:
-            reconnect.anew(self._connection, self._parent, host, "network")
-            try:
-                answer = self._module(arguments, task_vars)
-                if answer.get("unreachable"):
-                    last, answer = str(answer.get("msg", "")), None
-            except AnsibleConnectionFailure as error:
-                last = str(error)
-            if answer is None:
-                time.sleep(PAUSE)
+        answer, last = reconnect.ask(
+            *(self._connection, self._parent, host, "network"),
+            lambda: self._module(arguments, task_vars),
+            timeout + GRACE - settle,
+            PAUSE,
+        )
         if answer is None:
             return {
                 "failed": True,

@@ -20,14 +20,12 @@ from __future__ import annotations
 import base64
 import contextlib
 import csv
-import fcntl
 import hashlib
 import json
 import os
 import re
 import shutil
 import stat
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -46,6 +44,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
     wheel_lines,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.deadline import lock
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import write_atomic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry as engines
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import free_bytes
@@ -357,17 +356,10 @@ def alone(path: str, patience: float) -> Iterator[None]:
     place = environments(path)
     os.makedirs(place, exist_ok=True)
     with open(os.path.join(place, ".lock"), "w", encoding="utf-8") as file:
-        deadline = time.monotonic() + patience
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise EngineError(
-                        f"another run has been building in {place} for more than {patience:.0f} s: wait or end it"
-                    ) from None
-                time.sleep(0.5)
+        if not lock(file, patience):
+            raise EngineError(
+                f"another run has been building in {place} for more than {patience:.0f} s: wait or end it"
+            )
         yield
 
 

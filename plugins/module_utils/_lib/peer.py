@@ -15,28 +15,13 @@ import http.client
 import io
 import socket
 import ssl
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from .deadline import Deadline
+
 #: bytes of an answer, at most, unless its reader expects more
 MOST = 1 << 20
-
-
-class Deadline:
-    """The end of everything that belongs together."""
-
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._end = clock() + seconds
-
-    def left(self) -> float:
-        """Seconds that are left. Raises TimeoutError when none are."""
-        left = self._end - self._clock()
-        if left <= 0:
-            raise TimeoutError("no answer in time")
-        return left
-
 
 #: what makes a connection before the deadline
 Connect = Callable[[Deadline], socket.socket]

@@ -26,7 +26,8 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import foreign
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.peer import Deadline, read_line
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.deadline import Deadline
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.peer import read_line
 
 _SO_BINDTODEVICE = 25
 _CHUNK = 1 << 20
@@ -93,11 +94,9 @@ class Agent:
         return listener
 
     def serve(self) -> None:
-        end = time.monotonic() + self._seconds
         for listener in self._sockets:
             threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
-        while time.monotonic() < end:
-            time.sleep(min(1.0, max(0.0, end - time.monotonic())))
+        time.sleep(self._seconds)
         for child in self._children:
             with contextlib.suppress(OSError):
                 child.kill()

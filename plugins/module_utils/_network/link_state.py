@@ -14,6 +14,7 @@ import struct
 import time
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.deadline import ask_until
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
 
 
@@ -164,39 +165,39 @@ def _receive(
 
 def verify(links: list[dict[str, Any]], wait: float = 0.0) -> list[dict[str, Any]]:
     """Each link as it is: ``netdev, address, mtu, carrier, ok, problems, peers``; asks again for up to ``wait`` s."""
-    end = time.monotonic() + wait
-    while True:
-        live = job.live_links()
-        problems = link_problems(links, live, connected_routes())
-        sound = [link for link in links if not problems[link["netdev"]]]
-        answers = ping_links(sound, live)
-        report = []
-        for link in links:
-            state = live.get(link["netdev"], {})
-            of_link = list(problems[link["netdev"]])
-            mine = [
-                {key: value for key, value in item.items() if not key.startswith("_")}
-                for item in answers
-                if item["netdev"] == link["netdev"]
-            ]
-            dead = [item for item in mine if not item["reachable"]]
-            for item in dead:
-                carrier = "" if state.get("carrier") else ", no carrier: cable or other end"
-                of_link.append(
-                    f"{link['netdev']} does not reach {item['host'] or 'its peer'} {item['address']} with"
-                    f" {item['payload']} bytes unfragmented ({item['error']}{carrier})"
-                )
-            report.append(
-                {
-                    "netdev": link["netdev"],
-                    "address": link["address"],
-                    "mtu": state.get("mtu", 0),
-                    "carrier": bool(state.get("carrier")),
-                    "ok": not of_link,
-                    "problems": of_link,
-                    "peers": mine,
-                }
+    return ask_until(lambda: _report(links), lambda report: all(item["ok"] for item in report), wait)
+
+
+def _report(links: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    live = job.live_links()
+    problems = link_problems(links, live, connected_routes())
+    sound = [link for link in links if not problems[link["netdev"]]]
+    answers = ping_links(sound, live)
+    report = []
+    for link in links:
+        state = live.get(link["netdev"], {})
+        of_link = list(problems[link["netdev"]])
+        mine = [
+            {key: value for key, value in item.items() if not key.startswith("_")}
+            for item in answers
+            if item["netdev"] == link["netdev"]
+        ]
+        dead = [item for item in mine if not item["reachable"]]
+        for item in dead:
+            carrier = "" if state.get("carrier") else ", no carrier: cable or other end"
+            of_link.append(
+                f"{link['netdev']} does not reach {item['host'] or 'its peer'} {item['address']} with"
+                f" {item['payload']} bytes unfragmented ({item['error']}{carrier})"
             )
-        if all(item["ok"] for item in report) or time.monotonic() >= end:
-            return report
-        time.sleep(0.5)
+        report.append(
+            {
+                "netdev": link["netdev"],
+                "address": link["address"],
+                "mtu": state.get("mtu", 0),
+                "carrier": bool(state.get("carrier")),
+                "ok": not of_link,
+                "problems": of_link,
+                "peers": mine,
+            }
+        )
+    return report

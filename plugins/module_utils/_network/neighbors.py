@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import foreign
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.deadline import wait_until
 
 #: "local experimental" in the IEEE's list: nothing else reacts to it
 ETHERTYPE = 0x88B5
@@ -283,12 +284,14 @@ def raised(netdevs: Iterable[str], run: Runner, errors: dict[str, str]) -> Itera
 def wait_for_carrier(netdevs: Iterable[str], states: LinkStates, seconds: float) -> None:
     """Give links time to train; returns as soon as all have a carrier."""
     wanted = set(netdevs)
-    end = time.monotonic() + seconds
-    while wanted and time.monotonic() < end:
+
+    def trained() -> bool:
         live = states()
-        wanted = {netdev for netdev in wanted if not live.get(netdev, {}).get("carrier")}
-        if wanted:
-            time.sleep(0.2)
+        wanted.difference_update({netdev for netdev in wanted if live.get(netdev, {}).get("carrier")})
+        return not wanted
+
+    if wanted:
+        wait_until(trained, seconds, 0.2)
 
 
 class _Ports:

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.arguments import checked
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import command
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import command, deadline
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
     link_state,
     netplan,
@@ -164,11 +164,10 @@ def clear_leftovers(folder: str = STATE) -> str:
 
 def program() -> dict[str, str]:
     """What makes the change and takes it back, as it lies in the state folder: text by name."""
-    files = {f"{_PACKAGE}/_lib/command.py": command}
-    files.update(
-        (f"{_PACKAGE}/_network/{module.__name__.rpartition('.')[2]}.py", module)
-        for module in (job, netplan_files, netplan_live)
-    )
+    files = {
+        f"{_PACKAGE}/{'/'.join(module.__name__.split('.')[-2:])}.py": module
+        for module in (command, deadline, job, netplan_files, netplan_live)
+    }
     return {"job.py": _START, **{name: python_inspect.getsource(module) for name, module in files.items()}}
 
 
@@ -261,17 +260,17 @@ def confirm(token: str, wait: float = 40.0, folder: str = STATE, hold: bool = Fa
 
     With ``hold`` a sound change stays armed: it is kept only once all hosts of the play have one.
     """
-    end = time.monotonic() + wait
-    outcome: dict[str, Any] | None = None
-    while time.monotonic() < end:
-        outcome = job.read_netplan_json(os.path.join(folder, "outcome.json"))
-        if outcome and outcome.get("token") == token:
-            break
-        outcome = None
-        if not armed(folder):
-            return {"status": "unknown", "reason": "no change with this token is armed on the host", "steps": []}
-        time.sleep(0.1)
+
+    def told() -> dict[str, Any] | None:
+        found = job.read_netplan_json(os.path.join(folder, "outcome.json"))
+        if found and found.get("token") == token:
+            return found
+        return {} if armed(folder) else None
+
+    outcome = deadline.ask_until(told, lambda found: found != {}, wait, 0.1)
     if outcome is None:
+        return {"status": "unknown", "reason": "no change with this token is armed on the host", "steps": []}
+    if not outcome:
         outcome = roll_back_now(f"the change was not finished within {wait:g} s", folder)
     if outcome["result"] == "applied":
         with job.locked(folder):

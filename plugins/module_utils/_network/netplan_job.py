@@ -28,9 +28,10 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import IO, Any
+from typing import Any
 
 from .._lib.command import run_limited
+from .._lib.deadline import ask_until, lock
 from .netplan_files import FileState, generated_files, plain, read_netplan_json, read_state, write_json, write_state
 from .netplan_live import (
     expectation_problems,
@@ -93,21 +94,14 @@ def locked(folder: str, limit: float | None = None) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         try:
             handle = stack.enter_context(open(os.path.join(folder, "lock"), "w", encoding="utf-8"))
-            end = None if limit is None else time.monotonic() + limit
-            while not _taken(handle, end is None) and (end is None or time.monotonic() < end):
-                time.sleep(0.2)
+            if limit is None:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            else:
+                lock(handle, limit)
         except OSError:
             if limit is None:
                 raise
         yield
-
-
-def _taken(handle: IO[str], wait: bool) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 # --- live state -------------------------------------------------------------------------------------------------------
@@ -312,12 +306,9 @@ def apply(folder: str) -> dict[str, Any]:
                     _ok(["ip", "address", "del", item["address"], "dev", item["netdev"]], steps)
             for name in plan["reset_mtu"]:
                 _ok(["ip", "link", "set", "dev", name, "mtu", "1500"], steps)
-        problems = ["not checked yet"]
-        end = time.monotonic() + LIVE_LIMIT
-        while problems and time.monotonic() < end:
-            problems = expectation_problems(plan["expect"], live_links())
-            if problems:
-                time.sleep(0.2)
+        problems = ask_until(
+            lambda: expectation_problems(plan["expect"], live_links()), lambda found: not found, LIVE_LIMIT, 0.2
+        )
     except Exception as error:
         problems = [f"{type(error).__name__}: {error}"]
     if problems:

@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from .._lib import command, environment_file, files
+from .._lib.deadline import wait_until
 from . import launch, location, places, ray_config
 
 CONFIG = "/etc/sparkthor/container.json"
@@ -373,17 +374,17 @@ def processes_of(container: str, proc: str = "/proc") -> list[int]:
 
 def _end_processes(container: str, proc: str, kill: Callable[[int, int], None]) -> int:
     """SIGKILL for all in the container's control group, until none is there. Returns how many there were."""
-    remains = processes_of(container, proc)
-    there = set(remains)
-    for _attempt in range(40):
-        if not remains:
-            break
+    there: set[int] = set()
+
+    def gone() -> bool:
+        remains = processes_of(container, proc)
+        there.update(remains)
         for pid in remains:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 kill(pid, signal.SIGKILL)
-        time.sleep(0.05)
-        remains = processes_of(container, proc)
-        there.update(remains)
+        return not remains
+
+    wait_until(gone, 2.0, 0.05)
     return len(there)
 
 

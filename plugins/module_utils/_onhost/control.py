@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
 
 from .._lib import files
+from .._lib.deadline import lock
 from . import observation, places, serving, watchdog_report
 from .engines import registry
 
@@ -49,18 +49,7 @@ def alone(path: str = LOCK, wait: bool = True) -> Iterator[bool]:
     """Whether nobody else moves groups of this host meanwhile; ``wait`` is up to ``PATIENCE``.  Raises OSError."""
     os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
     with open(path, "a", encoding="ascii") as stream:
-        end = time.monotonic() + (PATIENCE if wait else 0.0)
-        while True:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() < end:
-                    time.sleep(0.2)
-                    continue
-                yield False
-            else:
-                yield True
-            return
+        yield lock(stream, PATIENCE if wait else 0.0)
 
 
 def of_group(group: str, check: bool) -> Control:

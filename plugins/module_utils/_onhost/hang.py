@@ -27,6 +27,7 @@ from functools import partial
 from typing import Any
 
 from .._lib import command, files, mask
+from .._lib.deadline import Deadline, ask_until
 from . import gpu_state, life, places, serving
 from .engines import registry
 
@@ -74,19 +75,11 @@ def stamp(path: str) -> int:
         return 0
 
 
-def wait(
-    before: Mapping[str, int],
-    seconds: float,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> list[str]:
+def wait(before: Mapping[str, int], seconds: float) -> list[str]:
     """Until each of these files has another stamp than ``before``; those that have not after ``seconds``."""
-    end = clock() + seconds
-    while True:
-        late = [path for path, old in before.items() if stamp(path) == old]
-        if not late or clock() >= end:
-            return late
-        sleep(0.1)
+    return ask_until(
+        lambda: [path for path, old in before.items() if stamp(path) == old], lambda late: not late, seconds, 0.1
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -150,18 +143,18 @@ def trusted(path: str) -> bool:
 
 def ras(seconds: float, address: tuple[str, int] = RAS) -> str:
     """NCCL's own report on all ranks of the job; empty where no rank of this host answers."""
-    end = time.monotonic() + seconds
+    deadline = Deadline(seconds)
     parts: list[bytes] = []
     try:
-        with socket.create_connection(address, seconds) as link:
+        with socket.create_connection(address, deadline.left()) as link:
             link.sendall(b"client protocol 2\n")
-            link.settimeout(max(0.1, end - time.monotonic()))
+            link.settimeout(deadline.left())
             if not link.recv(200).startswith(b"SERVER PROTOCOL"):
                 return ""
             # one that waits longer for silent ranks would answer after the restart
             link.sendall(b"timeout 2\nverbose status\n")
-            while (left := end - time.monotonic()) > 0 and sum(map(len, parts)) < REPORT:
-                link.settimeout(left)
+            while sum(map(len, parts)) < REPORT:
+                link.settimeout(deadline.left())
                 if not (part := link.recv(65536)):
                     break
                 parts.append(part)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
+from .._lib.deadline import ask_until
 from .._lib.finding import Finding
 from .ray_config import Config, ExpectedNode, read_token
 from .ray_members import Row, View, read_dashboard_nodes, read_dashboard_status, read_engine_view
@@ -354,21 +355,10 @@ def wait_healthy(
     timeout: float = 5.0,
     source: str = "auto",
     interval: float = 1.0,
-    accept: Any = None,
-    clock: Any = time.monotonic,
-    sleep: Any = time.sleep,
     ask: Any = None,
 ) -> dict[str, Any]:
-    """Ask until healthy, until waiting is of no use, or until ``wait`` seconds have passed.
-
-    ``accept`` may be a function of the result that decides instead of ``healthy`` when to stop.
-    """
-    good = accept or (lambda result: result["healthy"])
+    """Ask until healthy, until waiting is of no use, or until ``wait`` seconds have passed."""
     question = ask or (lambda: cluster_health(config, timeout, source))
-    start = clock()
-    while True:
-        result = question()
-        result["waited_seconds"] = round(clock() - start, 1)
-        if good(result) or is_final(result) or clock() - start + interval > wait:
-            return result
-        sleep(interval)
+    start = time.monotonic()
+    result: dict[str, Any] = ask_until(question, lambda found: found["healthy"] or is_final(found), wait, interval)
+    return {**result, "waited_seconds": round(time.monotonic() - start, 1)}

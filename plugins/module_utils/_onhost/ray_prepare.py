@@ -17,6 +17,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 
+from .._lib.deadline import wait_until
 from . import former_head, ray_config, ray_probe, series
 from .ray_processes import end_processes, leftovers, owner_of, read_processes
 from .ray_start_check import NodeSettings, check, is_local
@@ -62,18 +63,6 @@ def port_taken(port: int) -> bool:
 
 def _port_is_free(port: int) -> bool:
     return not port_taken(port)
-
-
-def wait_until(
-    good: Callable[[], bool], seconds: float, interval: float = 0.5, sleep: Callable[[float], None] = time.sleep
-) -> bool:
-    deadline = time.monotonic() + seconds
-    while True:
-        if good():
-            return True
-        if time.monotonic() + interval > deadline:
-            return False
-        sleep(interval)
 
 
 def wait_for_head(

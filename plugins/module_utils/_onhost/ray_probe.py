@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 
 from .._lib import foreign, peer
 from .._lib.command import run_alone
+from .._lib.deadline import Deadline
 from .ray_config import TLS_FILES, Config, read_token
 
 ANSWER_LIMIT = 32 * 1024 * 1024
@@ -91,7 +92,7 @@ def probe_http(name: str, url: str, timeout: float, token: str = "") -> RayProbe
     """GET under one deadline for everything; redirects and proxies are nobody's business here."""
     start = time.monotonic()
     parts = urlsplit(url)
-    deadline = peer.Deadline(timeout)
+    deadline = Deadline(timeout)
     try:
         connection = peer.tcp(parts.hostname or "", parts.port or 80)(deadline)
     except OSError as error:

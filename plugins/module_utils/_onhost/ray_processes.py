@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from .._lib.deadline import wait_until
 
 #: words on the command line of Ray's own processes
 RAY_WORDS = (
@@ -83,9 +84,7 @@ def end_processes(processes: Sequence[RayProcess], patience: float = 3.0) -> Non
         for process in processes:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(process.pid, number)
-        deadline = time.monotonic() + patience
-        while time.monotonic() < deadline and any(os.path.exists(f"/proc/{p.pid}") for p in processes):
-            time.sleep(0.05)
+        wait_until(lambda: not any(os.path.exists(f"/proc/{p.pid}") for p in processes), patience, 0.05)
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ import io
 import json
 import os
 import sys
-import time
 import zipfile
 from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import foreign, printable
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.deadline import ask_until
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_json
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout, fanout_parts, fanout_wire
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import StoreError
@@ -87,15 +87,13 @@ def report(name: str) -> dict[str, Any]:
 
 def outcome(name: str, seconds: float) -> dict[str, Any]:
     """The report once this host's part has come to an end, one way or another."""
-    end = time.monotonic() + seconds
-    while True:
-        found = report(name)
-        if found.get("state") in ("done", "failed") or time.monotonic() > end:
-            return found
-        if run(["systemctl", "is-active", "--quiet", UNIT])[0]:
-            # between the two questions it may have said its last word
-            return report(name)
-        time.sleep(0.5)
+    ask_until(
+        lambda: report(name),
+        lambda found: found.get("state") in ("done", "failed") or run(["systemctl", "is-active", "--quiet", UNIT])[0],
+        seconds,
+    )
+    # between the two questions it may have said its last word
+    return report(name)
 
 
 def ended() -> str:

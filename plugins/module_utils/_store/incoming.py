@@ -8,15 +8,14 @@ Standard library only: this runs on the hosts.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import stat
 import tarfile
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.deadline import lock
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import content
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Busy, StoreError, valid_sha256
 
@@ -90,19 +89,12 @@ class Incoming:
         path = os.path.join(self._records, ".lock")
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            end = time.monotonic() + limit
-            while True:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError as error:
-                    if time.monotonic() >= end:
-                        holder = os.pread(handle, 32, 0).decode("ascii", "replace") or "unknown"
-                        raise Busy(
-                            f"another run works in {self._root} (process {holder} of this host, waited for {limit:.0f} "
-                            f"s): run again when it has ended; if it hangs, end it there (kill {holder}) and run again"
-                        ) from error
-                    time.sleep(0.2)
+            if not lock(handle, limit):
+                holder = os.pread(handle, 32, 0).decode("ascii", "replace") or "unknown"
+                raise Busy(
+                    f"another run works in {self._root} (process {holder} of this host, waited for {limit:.0f} "
+                    f"s): run again when it has ended; if it hangs, end it there (kill {holder}) and run again"
+                )
             with contextlib.suppress(OSError):
                 # for the others' message alone: a full disk must not keep anybody from removing something
                 os.ftruncate(handle, 0)

@@ -150,6 +150,35 @@ def test_programs_are_started_in_one_place(
     assert problem == "module_utils._onhost.watchdog is in STARTERS and starts no program"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "while time.monotonic() < end:\n        ask()\n",
+        "while end is None or clock() < end:\n        ask()\n",
+        "while True:\n        if ask(): return\n        time.sleep(1)\n",
+        "while not ask():\n        await asyncio.sleep(1)\n",
+        "for _number in range(40):\n        self.sleep(1)\n",
+    ],
+)
+def test_one_helper_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    name = "module_utils/_onhost/watchdog.py"
+    tree = changed(tmp_path, name, f"async def wait():\n    {text}")
+    assert house.problems(tree) == [
+        "module_utils._onhost.watchdog.wait waits in a loop of its own (line 2): let ask_until, wait_until or lock of "
+        "module_utils._lib.deadline do it, or say in WAITERS why not"
+    ]
+    monkeypatch.setitem(house.WAITERS, "module_utils._onhost.watchdog.wait", "it has to")
+    assert house.problems(tree) == []
+    [problem] = house.problems(changed(tmp_path, name, ""))
+    assert problem == "module_utils._onhost.watchdog.wait is in WAITERS and waits in no loop"
+
+
+def test_a_program_that_never_ends_waits_for_nothing(tmp_path: Path) -> None:
+    text = "def main():\n    while True:\n        go_round()\n        time.sleep(1)\n"
+    text += "def switch(hosts):\n    for host in hosts:\n        time.sleep(1)\n"
+    assert house.problems(changed(tmp_path, "module_utils/_onhost/watchdog.py", text)) == []
+
+
 def test_packages_in_a_circle(tmp_path: Path) -> None:
     text = f"from {OURS}.module_utils._network import netplan\n"
     (problem,) = house.problems(changed(tmp_path, "module_utils/_lib/files.py", text))

@@ -13,7 +13,10 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 from ansible_collections.sparkthor.cluster.plugins.action import firewall_apply
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import deadline
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import base
+
+from tests.unit.clock import Clock
 
 
 class Host:
@@ -37,19 +40,8 @@ class Host:
         self.log.append("new connection")
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
 def run(host: Host, monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> dict[str, Any]:
-    monkeypatch.setattr(firewall_apply, "time", Clock())
+    monkeypatch.setattr(deadline, "time", Clock())
     monkeypatch.setattr(base.ActionBase, "run", lambda *_args, **_kwargs: {})
     action = object.__new__(firewall_apply.ActionModule)
     action._loader = DataLoader()
@@ -98,7 +90,7 @@ def test_a_host_that_never_answers_fails_after_its_rollback_is_due(monkeypatch: 
     assert result["failed"] is True
     assert "spark-01: not reachable since its firewall was changed" in result["msg"]
     assert "timed out" in result["msg"]
-    assert host.log.count("confirm") == 10 + firewall_apply.GRACE
+    assert host.log.count("confirm") == 10 + firewall_apply.GRACE + 1
 
 
 def test_a_worker_whose_controller_is_gone_confirms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.sparkthor.cluster.plugins.action import netplan_apply as action
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import deadline
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import base
 
 from tests.unit.clock import Clock
@@ -38,7 +39,8 @@ class Script(action.ActionModule):
 
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
-    monkeypatch.setattr(action, "time", clock)
+    for module in (action, deadline):
+        monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(base.ActionBase, "run", lambda self, tmp=None, task_vars=None: {})
 
 

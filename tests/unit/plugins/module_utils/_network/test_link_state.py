@@ -11,6 +11,7 @@ import struct
 from typing import Any
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import deadline
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
     link_state,
 )
@@ -119,7 +120,7 @@ def test_verify_asks_again_until_the_peer_answers(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(job, "live_links", lambda: GOOD)
     monkeypatch.setattr(link_state, "connected_routes", lambda: ROUTES)
     monkeypatch.setattr(link_state, "ping_links", ping)
-    monkeypatch.setattr(link_state, "time", clock)
+    monkeypatch.setattr(deadline, "time", clock)
     first = link_state.verify([link])
     assert first[0]["ok"] is False
     assert "does not reach b 10.100.0.2 with 8972 bytes unfragmented" in first[0]["problems"][0]

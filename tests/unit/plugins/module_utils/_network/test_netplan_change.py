@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import deadline
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_change as change
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
     netplan_decision,
@@ -63,7 +64,7 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Sy
     monkeypatch.setattr(netplan_generator, "source_files", dict)
     monkeypatch.setattr(job, "BOOT_UNIT", str(tmp_path / "boot.service"))
     monkeypatch.setattr(job, "BOOT_LINK", str(tmp_path / "wants" / "boot.service"))
-    monkeypatch.setattr(change, "time", clock)
+    monkeypatch.setattr(deadline, "time", clock)
     return made
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import command
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import command, deadline
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_files, netplan_live
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
 
@@ -105,13 +105,15 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Ma
     monkeypatch.setattr(job.os.path, "exists", lambda path: path.startswith("/sys/class/net/") or os.access(path, 0))
     monkeypatch.setattr(job, "BOOT_LINK", str(tmp_path / "link"))
     monkeypatch.setattr(job, "BOOT_UNIT", str(tmp_path / "unit"))
-    monkeypatch.setattr(job, "time", clock)
+    for module in (job, deadline):
+        monkeypatch.setattr(module, "time", clock)
     return made
 
 
 def test_needs_nothing_but_the_standard_library() -> None:
     """The host runs a bare copy of this file while the collection may be gone."""
-    tree = ast.parse("\n".join(inspect.getsource(module) for module in (job, netplan_files, netplan_live, command)))
+    carried = (job, netplan_files, netplan_live, command, deadline)
+    tree = ast.parse("\n".join(inspect.getsource(module) for module in carried))
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert not {name for name in names if name.startswith("ansible")}

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import deadline
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_files
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
 
@@ -105,7 +106,8 @@ class Case:
         self.host = host = Host(folder, clock, network_manager)
         real = os.path.exists
         monkeypatch.setattr(job, "run", host.run)
-        monkeypatch.setattr(job, "time", clock)
+        for module in (job, deadline):
+            monkeypatch.setattr(module, "time", clock)
         monkeypatch.setattr(job, "generated_files", lambda root="": {})
         monkeypatch.setattr(job, "changed_since", lambda plan: [])
         monkeypatch.setattr(job.os.path, "exists", lambda path: str(path).startswith("/sys/class/net/") or real(path))
