@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network.firewall_watch import RULES
 
 Runner = Callable[[list[str]], tuple[int, str, str]]
@@ -71,15 +72,12 @@ def parse_profile(text: str) -> dict[str, Any]:
     return {"uuid": uuid, "name": file.get("connection", "id", fallback=uuid), "users": users, "asks": asks}
 
 
-class ExposureReader:
+class ExposureReader(files.Below):
     """Reads one host; root folder and command runner are injectable for tests."""
 
     def __init__(self, run: Runner, root: str = "/") -> None:
+        super().__init__(root)
         self._run = run
-        self._root = root
-
-    def _path(self, path: str) -> str:
-        return os.path.join(self._root, path.lstrip("/"))
 
     def listeners(self) -> list[dict[str, Any]]:
         rc, out, _err = self._run(["ss", "-Hltnp"])

@@ -98,28 +98,12 @@ def parse_options(text: str) -> dict[str, str]:
     return {pair[1]: pair[2].strip().strip("'\"") for pair in pairs if pair and pair[1] in OPTIONS}
 
 
-class HostReader:
+class HostReader(files.Below):
     """Reads one host; root folder and command runner are injectable for tests."""
 
     def __init__(self, run: Runner, root: str = "/") -> None:
+        super().__init__(root)
         self._run = run
-        self._root = root
-
-    def _path(self, path: str) -> str:
-        return os.path.join(self._root, path.lstrip("/"))
-
-    def _text(self, path: str, limit: int = 1_000_000) -> str:
-        try:
-            return files.read_plain(self._path(path), limit).decode("utf-8", "replace")
-        except OSError:
-            return ""
-
-    def _json(self, path: str) -> dict[str, Any]:
-        try:
-            data = json.loads(self._text(path) or "{}")
-        except ValueError:
-            return {}
-        return data if isinstance(data, dict) else {}
 
     def uptime(self) -> float:
         first = self._text("/proc/uptime").split(" ", 1)[0]
@@ -135,7 +119,7 @@ class HostReader:
 
     def ray(self) -> dict[str, Any]:
         """The gate's answer on the head; elsewhere only where this host expects the head."""
-        config = self._json("/etc/sparkthor/ray.json")
+        config = self._object("/etc/sparkthor/ray.json")
         if not config:
             return {"configured": False}
         found: dict[str, Any] = {
@@ -182,7 +166,7 @@ class HostReader:
 
     def models(self) -> list[str]:
         try:
-            folders = self._json(places.DECLARED).get("folders") or {}
+            folders = self._object(places.DECLARED).get("folders") or {}
             names = sorted(os.listdir(self._path(str(folders.get("models") or "/var/lib/sparkthor/models"))))
         except OSError:
             return []
@@ -197,7 +181,7 @@ class HostReader:
         beside = {name: self._group(places.Places(name)) for name in _node.names_beside(self._path("/"))}
         return {
             **self._group(places.OWN),
-            "tls": bool(self._json(places.DECLARED).get("tls")),
+            "tls": bool(self._object(places.DECLARED).get("tls")),
             "certificate": front_config.fingerprint(self._root),
             "page": os.path.exists(self._path("/etc/sparkthor/console.json")),
             # on a head, what doctor.yml and drift.yml found last
@@ -207,7 +191,7 @@ class HostReader:
         }
 
     def _group(self, paths: places.Places) -> dict[str, Any]:
-        config, state = self._json(paths.config), self._json(paths.state)
+        config, state = self._object(paths.config), self._object(paths.state)
         state.pop("memory", None)
         return {
             "model": config.get("model", ""),

@@ -214,31 +214,20 @@ def units_beside(root: str = "/") -> list[str]:
     return [unit for own in map(places.Places, names_beside(root)) for unit in (own.unit, own.watchdog)]
 
 
-class NodeReader:
+class NodeReader(files.Below):
     """Reads one host.  ``root``, ``run`` and ``system`` are injectable, so that tests replay a captured host."""
 
     def __init__(self, run: Runner, root: str = "/", system: Mapping[str, str] | None = None) -> None:
+        super().__init__(root)
         self._run = run
-        self._root = root
         #: what uname tells
         self._system = system or platform.uname()._asdict()
-
-    def _path(self, path: str) -> str:
-        return os.path.join(self._root, path.lstrip("/"))
 
     def _read(self, path: str, default: str = "") -> str:
         try:
             return files.read_plain(self._path(path)).decode("utf-8", "replace").replace("\0", "")
         except OSError:
             return default
-
-    def _object(self, path: str) -> dict[str, Any]:
-        """Of a JSON file that may be absent or torn."""
-        try:
-            found = json.loads(self._read(path) or "{}")
-        except ValueError:
-            return {}
-        return found if isinstance(found, dict) else {}
 
     def _exists(self, path: str) -> bool:
         return os.path.exists(self._path(path))

@@ -296,6 +296,26 @@ def read_json(path: str) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
+class Below:
+    """Reads files of a host below a root folder: its own /, or that of a host that a test has made."""
+
+    def __init__(self, root: str = "/") -> None:
+        self._root = root
+
+    def _path(self, path: str) -> str:
+        return os.path.join(self._root, path.lstrip("/"))
+
+    def _text(self, path: str, limit: int = 1_000_000) -> str:
+        """Empty where nothing can be read."""
+        try:
+            return read_plain(self._path(path), limit).decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+    def _object(self, path: str) -> dict[str, Any]:
+        return read_json(self._path(path))
+
+
 def make_folder(path: str, uid: int, gid: int, mode: int) -> None:
     """Make a folder in one that is there; it is narrow until it has its owner."""
     with _inside(path) as (place, name):

@@ -90,7 +90,7 @@ def _used(own: Any) -> tuple[dict[str, int], dict[str, int]]:
     return counts, {name: foreign.whole(limit) for name, limit in limits.items() if limit is not None}
 
 
-class ExportedHost:
+class ExportedHost(files.Below):
     """Reads below a root folder."""
 
     def __init__(
@@ -101,16 +101,13 @@ class ExportedHost:
         speeds: Mapping[str, float] | None = None,
     ) -> None:
         """``kind`` is the host's in the plan, ``speeds`` the Gb/s that its links are planned for, by NIC."""
-        self._root = root
+        super().__init__(root)
         self._run = run
         self._kind = kind
         self._speeds = dict(speeds or {})
         self.front = front_counts.FrontCounts()
         #: parts and versions, and when they were read
         self._versions: tuple[dict[str, str], float] | None = None
-
-    def _path(self, path: str) -> str:
-        return os.path.join(self._root, path.lstrip("/"))
 
     def text(self, path: str) -> str:
         try:

@@ -10,10 +10,8 @@ Reads files, and asks one program for the version of a package.
 from __future__ import annotations
 
 import glob
-import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
 
 from .._lib import files
 from . import location, places
@@ -37,33 +35,18 @@ BY_KIND = (KERNEL, DRIVER, FIRMWARE)
 FIX = "run site.yml on all hosts"
 
 
-class HostVersions:
+class HostVersions(files.Below):
     """Reads below a root folder."""
 
     def __init__(self, run: Runner, root: str = "/") -> None:
-        self._run, self._root = run, root
-
-    def _path(self, path: str) -> str:
-        return os.path.join(self._root, path.lstrip("/"))
-
-    def _text(self, path: str) -> str:
-        try:
-            return files.read_plain(self._path(path), 1_000_000).decode("utf-8", "replace")
-        except OSError:
-            return ""
-
-    def _json(self, path: str) -> dict[str, Any]:
-        try:
-            data = json.loads(self._text(path) or "{}")
-        except ValueError:
-            return {}
-        return data if isinstance(data, dict) else {}
+        super().__init__(root)
+        self._run = run
 
     def engine(self) -> dict[str, str]:
         """What Ray and vLLM are run from here: a virtual environment and its folder, or a container."""
         # the first is removed when Ray becomes the executor, the second stays when it is no longer
         for path, key in (("/etc/sparkthor/group.json", "command"), ("/etc/sparkthor/ray.json", "engine")):
-            words = self._json(path).get(key)
+            words = self._object(path).get(key)
             if isinstance(words, list) and words[: len(LAUNCH)] == LAUNCH and "--" in words:
                 # what gives the engine its secrets, and then becomes it
                 words = words[words.index("--") + 1 :]
@@ -78,12 +61,12 @@ class HostVersions:
         """Versions of the engine's parts, by the names of their metadata folders: one directory listing."""
         parts_read = {}
         if engine["runtime"] == "container":
-            container = self._json("/etc/sparkthor/container.json")
+            container = self._object("/etc/sparkthor/container.json")
             inside = container.get("versions") or {}
             parts_read = {str(name): str(version) for name, version in inside.items() if name in ENGINE_PARTS}
             parts_read["digest"] = str(container.get("image", "")).removeprefix("sha256:")[:12]
             return {**parts_read, **self.toolkit()}
-        marker = self._json(f"{engine['path']}/.sparkthor-engine.json")
+        marker = self._object(f"{engine['path']}/.sparkthor-engine.json")
         if marker.get("digest"):
             parts_read["digest"] = str(marker["digest"])[:12]
         for folder in glob.glob(self._path(f"{engine['path']}/lib/python3.*/site-packages/*.dist-info")):
@@ -103,7 +86,7 @@ class HostVersions:
         """Which revision of which model this host's rank loads; nothing where no file of it says so."""
         own = places.OWN
         for config in (own.group, own.config):
-            told = self._json(config)
+            told = self._object(config)
             try:
                 name = registry.engine_of(told).config if told else ""
             except LookupError:

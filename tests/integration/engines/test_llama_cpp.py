@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 
 import openai
+import pytest
 
 from tests.integration.engines.conftest import (
     ALONE,
@@ -115,20 +116,12 @@ def in_a_request(engines: Engines) -> threading.Thread:
     return thread
 
 
-def test_a_worker_killed_in_a_request_costs_that_request(engines: Engines) -> None:
+@pytest.mark.parametrize("signal", ["KILL", "STOP"])
+def test_a_worker_that_ends_or_stops_in_a_request_costs_that_request(engines: Engines, signal: str) -> None:
+    """With one that is stopped nothing ends, and health, metrics and slots say 200 for ever: its tokens show it."""
     head = engines.starts(HEAD)
     asking = in_a_request(engines)
-    engines.cluster.run(WORKER, f"pkill -KILL -x {RPC}")
-    within(START, lambda: engines.starts(HEAD) != head and engines.answers(LAYERS))
-    asking.join(200)
-    assert not asking.is_alive()
-
-
-def test_a_worker_stopped_in_a_request_is_seen_by_its_tokens(engines: Engines) -> None:
-    """Nothing ends, and health, metrics and slots say 200 for ever."""
-    head = engines.starts(HEAD)
-    asking = in_a_request(engines)
-    engines.cluster.run(WORKER, f"pkill -STOP -x {RPC}")
+    engines.cluster.run(WORKER, f"pkill -{signal} -x {RPC}")
     within(START, lambda: engines.starts(HEAD) != head and engines.answers(LAYERS))
     asking.join(200)
     assert not asking.is_alive()

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -12,6 +13,13 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fie
 
 #: whether an option, with this value, is on the list
 Free = Callable[[str, Any], bool]
+#: the word of a choice; no place
+WORD = re.compile(r"[A-Za-z0-9_.,:+-]{1,64}")
+
+
+def is_word(value: Any, form: re.Pattern[str] = WORD) -> bool:
+    """A number, a switch, or text of this form."""
+    return isinstance(value, (bool, int, float)) or (isinstance(value, str) and bool(form.fullmatch(value)))
 
 
 def dangers(args: Mapping[str, Any], acknowledged: Collection[str], is_free: Free, title: str) -> list[str]:

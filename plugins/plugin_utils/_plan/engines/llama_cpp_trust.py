@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.free_options import WORD, is_word
+
 _SWITCH = re.compile(
     r"(?:no-)?(?:kv-unified|cache-idle-slots|context-shift|perf|escape|warmup|kv-offload|repack|cont-batching|op-offload"
     r"|cache-prompt|jinja|reasoning-preserve|skip-chat-parsing|prefill-assistant|mmap|direct-io|mmproj-offload"
@@ -40,8 +42,7 @@ _VALUE = re.compile(
     # answers
     r"|chat-template(?:-kwargs)?|reasoning(?:-format|-effort|-budget)?"
 )
-#: a number or the word of a choice; no place
-_WORD = re.compile(r"[A-Za-z0-9_.,:+-]{1,64}")
+#: where the value is more than the word of a choice
 _WORDS = {
     # the name of one that it has; other text is a template
     "chat-template": re.compile(r"[A-Za-z0-9_.-]{1,64}"),
@@ -56,6 +57,4 @@ _WORDS = {
 def free_in_llama_cpp(name: str, value: Any) -> bool:
     if isinstance(value, bool):
         return bool(_SWITCH.fullmatch(name))
-    return bool(_VALUE.fullmatch(name)) and (
-        isinstance(value, (int, float)) or bool(_WORDS.get(name, _WORD).fullmatch(str(value)))
-    )
+    return bool(_VALUE.fullmatch(name)) and is_word(value, _WORDS.get(name, WORD))

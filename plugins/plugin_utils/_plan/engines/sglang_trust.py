@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.free_options import WORD, is_word
+
 _FREE = re.compile(
     # kernels
     r"(?:(?:prefill-|decode-|mm-|speculative-draft-)?attention|sampling|grammar|moe-runner|moe-a2a|(?:fp4|fp8|bf16)-gemm"
@@ -47,8 +49,6 @@ _FREE = re.compile(
     r"|enable-cache-report|allow-auto-truncate|constrained-json-disable-any-whitespace|disable-fast-image-processor"
     r"|(?:enable|disable)-tokenizer-batch-(?:encode|decode)|enable-strict-thinking"
 )
-#: a number, a switch, the word of a choice; no place
-_WORD = re.compile(r"[A-Za-z0-9_.,:+-]{0,64}")
 #: where other words lead to a file, a host or code
 _WORDS = {
     "chat-template": re.compile(r"[A-Za-z0-9_-]*"),
@@ -60,8 +60,5 @@ _WORDS = {
 
 
 def free_in_sglang(name: str, value: Any) -> bool:
-    word = _WORDS.get(name, _WORD)
     parts = value if isinstance(value, list) else [value]
-    return bool(_FREE.fullmatch(name)) and all(
-        isinstance(part, (bool, int, float)) or (isinstance(part, str) and word.fullmatch(part)) for part in parts
-    )
+    return bool(_FREE.fullmatch(name)) and all(is_word(part, _WORDS.get(name, WORD)) for part in parts)
