@@ -25,6 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .._lib import files
+from .._lib.deadline import Deadline
 from . import control, front_counts, on_demand, places, serving, watchdog, watchdog_report
 from .notify import ALIVE, READY, notify
 
@@ -35,6 +36,8 @@ CONTROLLER, CONTROLLER_LIVES = "/run/sparkthor-controller.json", 90.0
 FRESH = 30.0
 #: seconds without a switch after one that failed
 PAUSE = 300.0
+#: seconds that a question may take to come, however slowly: meanwhile no other is answered
+QUESTION = 2.0
 _REQUEST = re.compile(rb"([A-Z]{1,10}) /([a-z0-9_]{0,64}) HTTP/1\.[01]\r\n")
 
 
@@ -244,9 +247,10 @@ def serve(turns: Turns, made: socket.socket, ended: threading.Event) -> None:
         except TimeoutError:
             continue
         with client, contextlib.suppress(OSError):
-            client.settimeout(2.0)
+            deadline = Deadline(QUESTION)
             request = b""
             while b"\r\n\r\n" not in request and len(request) < 4096:
+                client.settimeout(deadline.left())
                 part = client.recv(4096)
                 if not part:
                     break

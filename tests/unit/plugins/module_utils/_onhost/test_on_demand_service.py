@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -283,6 +285,30 @@ def test_only_the_name_of_a_group_is_taken(request_line: bytes, asked: list[Any]
     made.close()
     assert found == asked
     assert (b"Retry-After: 1\r\n" in answer, b'a \\"line\\"' in answer) == (bool(asked), bool(asked))
+
+
+def test_a_question_that_comes_slowly_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte would begin the limit anew, and the next question is answered after this one."""
+    monkeypatch.setattr(service, "QUESTION", 0.3)
+    made = service.listen(str(tmp_path / "wake.sock"))
+    ended = threading.Event()
+    turns: Any = SimpleNamespace(policies={}, answer=lambda group, wakes: (5.0, "asleep"))
+    thread = threading.Thread(target=service.serve, args=(turns, made, ended))
+    thread.start()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.connect(str(tmp_path / "wake.sock"))
+        client.settimeout(30)
+        with contextlib.suppress(OSError):
+            client.sendall(b"GET / HTTP/1.1\r\nX: ")
+            for _number in range(20):
+                client.sendall(b"x")
+                threading.Event().wait(0.1)
+            client.sendall(b"\r\n\r\n")
+        with contextlib.suppress(ConnectionResetError):
+            assert client.recv(4096) == b""
+    ended.set()
+    thread.join(30)
+    made.close()
 
 
 def test_nobody_moves_groups_without_knowing_which_there_are(

@@ -20,6 +20,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Store, private_store
 from ansible_collections.sparkthor.cluster.plugins.modules import store_fetch
 
+from tests.unit import trickle
 from tests.unit.servers import serving
 from tests.unit.stores import entries, sha
 
@@ -95,6 +96,14 @@ def test_the_time_that_it_may_take(files: Files, store: Store, monkeypatch: pyte
     monkeypatch.setattr(_fetch.content, "BLOCK", 1000)
     assert fetch(store, sha(DATA), len(DATA), files.url, -1) == Fetched(0, "")
     assert fetch(store, sha(DATA), len(DATA), files.url, 20) == Fetched(len(DATA), "")
+
+
+def test_who_sends_a_byte_now_and_then_gets_no_more_time(store: Store) -> None:
+    """Each byte begins the limit of a connection anew; 100 of them come in ten seconds."""
+    with trickle.server(trickle.slowly(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")) as port:
+        found = fetch(store, sha(DATA), 100, f"http://127.0.0.1:{port}/x", 0.5)
+    assert 0 < found.have < 100
+    assert found.problem == ""
 
 
 def test_what_is_something_else_is_discarded(files: Files, store: Store) -> None:
