@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError, host_counts
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import plain
 
@@ -72,7 +73,8 @@ def sparkrun(recipe: Mapping[str, Any], image: str = "", hosts: int | None = Non
         "max_nodes": number,
         "metadata": {"description": recipe["summary"]},
         "defaults": values,
-        "env": dict(recipe["environment"]) or None,
+        # null takes away what stands elsewhere: to another tool it would be the word None
+        "env": merged(recipe["environment"]) or None,
         "command": _Text(" \\\n  ".join(parts) + "\n"),
     }
     return yaml.dump(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 from ansible.template import trust_as_template
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe_export
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import load, names
@@ -44,6 +45,15 @@ def test_another_number_of_hosts() -> None:
     assert "tensor_parallel: 4" in text
     with pytest.raises(RecipeError, match="not 3"):
         recipe_export.sparkrun(load("deepseek-v4-flash"), hosts=3)
+
+
+def test_a_variable_that_is_taken_away_is_none_of_another_tools() -> None:
+    for given, expected in (
+        ({"OMP_NUM_THREADS": "1", "MAX_JOBS": None}, {"OMP_NUM_THREADS": "1"}),
+        ({"MAX_JOBS": None}, None),
+    ):
+        text = recipe_export.sparkrun({**load("gpt-oss-120b"), "environment": given})
+        assert yaml.safe_load(text).get("env") == expected
 
 
 def test_values_survive_the_shell(tmp_path: Path) -> None:
