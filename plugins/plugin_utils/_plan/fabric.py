@@ -74,6 +74,8 @@ class HostPlan(t.TypedDict):
     management_netdev: str
     #: Gb/s that its links are planned for
     speed: t.NotRequired[int]
+    #: the same by NIC, where the host at the other end has a word in it
+    speeds: t.NotRequired[dict[str, int]]
     links: list[Link]
     trusted_netdevs: list[str]
     env: dict[str, str]
