@@ -16,7 +16,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import boots, kernel_log, rdma_counters
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import (
+    boots,
+    evidence,
+    kernel_log,
+    rdma_counters,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node as _node
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file, files, systemd
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
@@ -164,6 +169,15 @@ class HostReader(files.Below):
             link["counters"] = {name: int(text) for name, text in counters.items() if text.isdigit()}
         return found
 
+    def nccl(self) -> dict[str, Any]:
+        """NCCL's files of the host, and those engines that see another one, as an image brings it."""
+        read = evidence.Collector(self._run, self._root)
+        ranks = [rank for rank in read.part("processes", read.processes, []) if "nccl_conf" in rank]
+        return {
+            "nccl": read.part("nccl", read.nccl, {}),
+            "processes": [{key: rank[key] for key in ("pid", "program", "env", "nccl_conf")} for rank in ranks],
+        }
+
     def models(self) -> list[str]:
         try:
             folders = self._object(places.DECLARED).get("folders") or {}
@@ -241,6 +255,7 @@ class HostReader(files.Below):
                 "pcie_errors": pcie_errors.read(self._root),
                 "previous_boot": boot.result(),
                 "kernel": kernel.result(),
+                **self.nccl(),
                 "firewall": firewall.result(),
                 "ray": ray.result(),
             }

@@ -287,6 +287,10 @@ CHECKS: Form = {
     "doctor": ({"taken": a_moment, "errors": a_count, "warnings": a_count, "findings": [_FOUND]}, None),
     "drift": ({"taken": a_moment, "count": a_count, "lines": [str]}, None),
 }
+_NCCL_FILE: Form = {
+    "settings": _TEXTS,
+    "ineffective": [{"line": int, "text": str, "reason": str}],
+}
 STATUS: Form = {
     "node": NODE,
     "time": a_time,
@@ -307,6 +311,8 @@ STATUS: Form = {
     "pcie_errors?": PCIE_ERRORS,
     "previous_boot?": BOOT,
     "kernel?": a_text_of_at_most_100_000_characters,
+    "nccl?": {str: _NCCL_FILE},
+    "processes?": [{"pid": a_count, "program": str, "env": _TEXTS, "nccl_conf": _TEXTS}],
     "firewall": FIREWALL,
     "ray": {
         "configured": bool,
@@ -317,10 +323,6 @@ STATUS: Form = {
     },
 }
 
-_NCCL_FILE: Form = {
-    "settings": _TEXTS,
-    "ineffective": [{"line": int, "text": str, "reason": str}],
-}
 _PROCESS: Form = {
     "pid": a_count,
     "program": str,

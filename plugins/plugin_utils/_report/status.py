@@ -250,6 +250,30 @@ def _counted_problems(host: str, facts: Mapping[str, Any]) -> list[Finding]:
     return problems
 
 
+def _nccl_problems(
+    facts_by_host: Mapping[str, Mapping[str, Any]], fabric: Mapping[str, Mapping[str, Any]]
+) -> list[Finding]:
+    """Settings of NCCL that nobody planned, by the doctor's check."""
+    if not any(facts.get("processes") or facts.get("nccl") for facts in facts_by_host.values()):
+        return []
+    from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import Case
+    from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks import CHECKS
+
+    read = {
+        host: {
+            "nccl": facts.get("nccl") or {},
+            "processes": facts.get("processes") or [],
+            "files": {"fabric.env": "\n".join(f"{name}=" for name in facts["environment"])},
+        }
+        for host, facts in facts_by_host.items()
+    }
+    fix = "playbooks/doctor.yml says what to do (nccl-unplanned)"
+    return [
+        Finding("nccl", f"NCCL has settings that nobody planned: {hit.evidence[0]}", fix, hit.host)
+        for hit in CHECKS["nccl_unplanned"](Case(hosts=list(read), evidence=dict(read), fabric=fabric))
+    ]
+
+
 def _silent(
     host: str, address: str, variables: Mapping[str, Any], outcome: Mapping[str, Any]
 ) -> tuple[str, list[Finding]]:
@@ -480,7 +504,7 @@ def document(
             by_host[host]["control_address"] = ""
             told_here.append(replace(lost[host], host=host))
         problems += told_here
-    problems += _gpu_problems(facts_by_host) + _rate_problems(fabric, by_host)
+    problems += _gpu_problems(facts_by_host) + _rate_problems(fabric, by_host) + _nccl_problems(facts_by_host, fabric)
     served: dict[str, dict[str, Any]] = {}
     for part in parts:
         if part.hosts:

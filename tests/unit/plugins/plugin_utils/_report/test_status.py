@@ -61,6 +61,23 @@ def test_what_the_kernel_counters_and_the_last_boot_tell_is_named_as_the_doctor_
     assert made(outcomes)["hosts"]["spark-02"]["previous_boot"] == ""
 
 
+def test_an_image_s_own_settings_of_nccl_are_named_unless_something_outranks_them(outcomes):
+    facts = outcomes["spark-02"]["status"]
+    planned = next(iter(facts["environment"]))
+    rank = {"pid": 7, "program": "vllm", "env": {"NCCL_A": "1"}, "nccl_conf": {"NCCL_A": "0", planned: "1"}}
+    facts["processes"] = [rank]
+    assert made(outcomes)["problems"] == []
+    rank["nccl_conf"] = {"NCCL_IB_USE_INLINE": "1"}
+    (found,) = made(outcomes)["problems"]
+    assert (found["host"], found["text"]) == (
+        "spark-02",
+        "NCCL has settings that nobody planned: /etc/nccl.conf inside the image of vllm (process 7): "
+        "NCCL_IB_USE_INLINE=1",
+    )
+    facts["processes"], facts["nccl"] = [], {"/etc/nccl.conf": {"settings": {"NCCL_IB_USE_INLINE": "1"}}}
+    assert "/etc/nccl.conf: NCCL_IB_USE_INLINE=1" in made(outcomes)["problems"][0]["text"]
+
+
 def test_one_slow_link_among_fast_ones_is_named_with_its_cable(outcomes):
     links = outcomes["spark-02"]["status"]["rdma"]["links"]
     next(link for link in links if link["netdev"] == "enp1s0f1np1")["rate"] = 100
