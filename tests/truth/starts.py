@@ -18,7 +18,8 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.memory import plan
 
 HERE = Path(__file__).parent
-MODELS = HERE.parent / "fixtures" / "models"
+#: configs of models are also among those that vLLM itself was asked about
+FOLDERS = (HERE.parent / "fixtures" / "models", HERE / "configs")
 GIB = 2**30
 #: MemTotal of a DGX Spark, where a row names no other
 TOTAL = 121.69
@@ -67,7 +68,9 @@ def _least(value: Any) -> float | None:
 
 def compare(row: dict[str, Any]) -> Start:
     given = row["plan"]
-    config = json.loads((MODELS / f"{given['model']}.json").read_text())
+    config = json.loads(
+        next(path for folder in FOLDERS if (path := folder / f"{given['model']}.json").exists()).read_text()
+    )
     total = given.get("total") or row.get("cuda_total_gib") or TOTAL
     options: dict[str, Any] = {"tensor_parallel": row["tp"], **given["options"], "memory_bytes": int(total * GIB)}
     if given.get("drafter"):

@@ -17,7 +17,8 @@ _GEMMA3 = {
     "max_position_embeddings": 131072,
     "tie_word_embeddings": True,
 }
-GATED_DELTA_TYPES = ("qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text")
+QWEN4_TYPES = ("qwen4_exp", "qwen4_exp_text")
+GATED_DELTA_TYPES = ("qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", *QWEN4_TYPES)
 _GATED_DELTA = {
     "full_attention_interval": 4,
     "linear_num_key_heads": 16,
@@ -39,6 +40,8 @@ _CLASS_DEFAULTS: dict[str, dict[str, Any]] = {
     "gemma3_text": _GEMMA3,
     "falcon": {"max_position_embeddings": 2048, "tie_word_embeddings": True},
     **dict.fromkeys(GATED_DELTA_TYPES, _GATED_DELTA),
+    # its checkpoints hold the gate, whatever their field says
+    **{kind: {**_GATED_DELTA, "attn_output_gate": True} for kind in QWEN4_TYPES},
 }
 _NESTED = ("text_config", "llm_config", "language_config", "language_model_config")
 #: spellings of which one counts

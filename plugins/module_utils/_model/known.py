@@ -41,7 +41,7 @@ TYPES = frozenset(
         *("qwen2_5_vl_text", "qwen2_moe", "qwen2_vl", "qwen2_vl_text", "qwen3", "qwen3_5", "qwen3_5_moe"),
         *("qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe", "qwen3_next", "qwen3_vl", "qwen3_vl_moe"),
         *("qwen3_vl_moe_text", "qwen3_vl_text", "seed_oss", "smollm3", "solar", "stablelm", "starcoder2", "step3p5"),
-        *("step3p7", "xverse"),
+        *("qwen4_exp", "qwen4_exp_text", "step3p7", "xverse"),
     )
 )
 

@@ -109,7 +109,7 @@ def _row(layer: Layer, element: Element, tensor: int, plain: Fraction) -> tuple[
     return heads * (int(layer.key_dim * element.size) + int(layer.value_dim * element.size) + 2 * element.extra), heads
 
 
-def _attention(layer: Layer, element: Element, tensor: int, plain: Fraction) -> list[Cache]:
+def _attention(layer: Layer, element: Element, tensor: int, plain: Fraction, drafted: int) -> list[Cache]:
     size, heads = _row(layer, element, tensor, plain)
     form = (heads, layer.key_dim, layer.value_dim)
     kind = {FULL: pool.FULL, WINDOW: pool.CHUNK if layer.chunked else pool.WINDOW}[layer.cache]
@@ -117,7 +117,11 @@ def _attention(layer: Layer, element: Element, tensor: int, plain: Fraction) -> 
     if layer.index_dim:
         # one vector for each token, whatever TP is: FP8 with an FP32 scale for 128 (DeepSeek), or BF16 (MiniMax)
         index = layer.index_dim * 2 if layer.index_wide else layer.index_dim + 4 * (layer.index_dim // 128)
-        found += [Cache(pool.FULL, index, form=(1, index))] * layer.caches_per_layer
+        found += [Cache(pool.FULL, index, layer.index_ratio, form=(1, index))] * layer.caches_per_layer
+    if layer.waiting_key:
+        # keys of a group that is not whole yet, those of drafted tokens with them
+        ring = layer.index_ratio * -(-(layer.index_ratio + drafted) // layer.index_ratio)
+        found.append(Cache(pool.RING, layer.waiting_key, block=ring))
     return found
 
 
@@ -155,10 +159,13 @@ def layer_caches(
     if layer.ratio:
         caches += _compressed(layer, element)
     elif layer.cache in (FULL, WINDOW):
-        caches += _attention(layer, element, tensor, plain)
+        caches += _attention(layer, element, tensor, plain, drafted)
     state = layer_state_bytes(layer, shape, tensor, drafted, ssm_dtype)
     if state:
         caches.append(Cache(pool.STATE, state, spare=layer.checkpoints))
+    if layer.whole_width:
+        whole = layer.whole_width * (layer.whole_steps + drafted) * dtype_bytes("dtype", shape.dtype)
+        caches.append(Cache(pool.STATE, whole, form=(layer.whole_width,)))
     return caches
 
 
@@ -179,7 +186,7 @@ def common_block(shape: Shape, caches: Sequence[Cache], latent_block: int = 64) 
     """Tokens of a block, as vLLM chooses it: with states, so many that a page of attention holds a state."""
     if shape.compressed:
         return 256
-    if any(layer.index_wide for layer in shape.layers):
+    if any(layer.index_wide and not layer.waiting_key for layer in shape.layers):
         return 128
     smallest = latent_block if shape.latent else 16
     states = [cache.page for cache in caches if cache.kind == pool.STATE]

@@ -15,6 +15,7 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import (
     EXPANDED_LATENT,
+    QWEN4_TYPES,
     first_of,
     has_linear_attention,
     optional_int,
@@ -40,12 +41,18 @@ class Layer:
     #: width of the index of sparse attention, which every rank holds whole; wide: 16 bits an element
     index_dim: int = 0
     index_wide: bool = False
+    #: tokens that one entry of the index stands for, and bytes of a key that waits until so many are there
+    index_ratio: int = 1
+    waiting_key: int = 0
     #: tokens that one entry of compressed attention stands for: 1 (a window alone), 4 or 128; 0 elsewhere
     ratio: int = 0
     #: state elements that divide by TP: width and steps of the convolution, the recurrent state
     conv_width: int = 0
     conv_steps: int = 0
     ssm_state: int = 0
+    #: a convolution beside the attention or the state that every rank holds whole: its width and steps
+    whole_width: int = 0
+    whole_steps: int = 0
     #: Mamba 2: groups of the convolution, their state, blocks that prefix caching keeps for a checkpoint
     groups: int = 0
     group_state: int = 0
@@ -59,6 +66,7 @@ class Layer:
     active_expert_params: int = 0
     replicated_params: int = 0  # the same on each rank, in 16 bits: routers, norms
     whole_params: int = 0  # the same on each rank, stored like the attention
+    table_params: int = 0  # looked up: never read as a whole, divides by TP
 
 
 #: feed-forward blocks of two matrices, whatever the activation
@@ -169,6 +177,8 @@ def layer_of(
     latent: bool,
 ) -> Layer:
     values: dict[str, Any] = dict(ffn.params(index))
+    if text.get("model_type") in QWEN4_TYPES:
+        _add_streams(values, index, text, hidden)
     if kind in ("moe", "mlp"):
         return Layer(cache=NONE, **values)
     if kind in ("linear", "mamba", "conv"):
@@ -202,6 +212,7 @@ def layer_of(
         head_dim = optional_int(text, ("global_head_dim",), head_dim)
     values.update(_attention(text, hidden, heads, kv_heads, head_dim))
     values.update(_index_of_blocks(index, text))
+    values.update(_index_of_groups(text, hidden))
     return Layer(cache=WINDOW if window else FULL, window=window, chunked=kind == "chunked", **values)
 
 
@@ -214,6 +225,36 @@ def _index_of_blocks(index: int, text: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(layers, (list, tuple)) and not (index < len(layers) and layers[index]):
         return {}
     return {"index_dim": required_int(sparse, ("sparse_index_dim",)), "index_wide": True}
+
+
+def _index_of_groups(text: Mapping[str, Any], hidden: int) -> dict[str, Any]:
+    """Qwen4-Exp: what a token attends to is looked up by one key for a few tokens, which wait until all are there."""
+    if text.get("model_type") not in QWEN4_TYPES or text.get("indexer_n_heads") is None:
+        return {}
+    dim = required_int(text, ("indexer_head_dim",))
+    return {
+        "index_dim": dim,
+        "index_wide": True,
+        "index_ratio": required_int(text, ("indexer_compress_ratio",)),
+        "waiting_key": 2 * dim,
+        "whole_params": hidden * dim * (required_int(text, ("indexer_n_heads",)) + 1),
+    }
+
+
+def _add_streams(values: dict[str, Any], index: int, text: Mapping[str, Any], hidden: int) -> None:
+    """Qwen4-Exp: what mixes its streams before the attention and the experts, and the table of n-grams of one layer."""
+    wide, rank = hidden * optional_int(text, ("hc_count",), 1), optional_int(text, ("hc_lowrank",), 0)
+    # down with what is injected, in rows of 16, up, and a norm
+    mixer = wide * (-(-(rank + wide // hidden) // 16) * 16 + rank + 1)
+    values["replicated_params"] = values.get("replicated_params", 0) + (2 * mixer if rank else 0)
+    if index + 1 not in (text.get("ple_layer_ids") or ()):
+        return
+    size, heads = required_int(text, ("ngram_size",)), required_int(text, ("heads_per_ngram",))
+    width, kernel = required_int(text, ("ple_embed_dim",)), required_int(text, ("ple_conv_kernel_size",))
+    values["whole_width"], values["whole_steps"] = wide, (kernel - 1) * size
+    values["replicated_params"] += width * (wide + hidden) + wide * (kernel + 3)
+    rows = (size - 1) * heads * required_int(text, ("ngram_vocab_size_base",))
+    values["table_params"] = rows * (width // ((size - 1) * heads))
 
 
 def _compressed(

@@ -37,11 +37,12 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.kv_cache 
     unpacked_ends,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layers import FULL, STATE, WINDOW
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.pool import Cache, Pool, Request, make_pool
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.pool import RING, Cache, Pool, Request, make_pool
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import Shape, read_shape
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.split import (
     by_rank,
     check_split,
+    check_stages,
     rank_names,
     split_layers,
 )
@@ -133,6 +134,7 @@ def _planned(config: Mapping[str, Any], asked: Options) -> dict[str, Any]:
     tensor, pipeline = _split(asked)
     if not asked.padded_heads:
         check_split(shape, tensor)
+    check_stages(shape, pipeline)
     stages = split_layers(shape.num_layers, pipeline, asked.layer_partition)
     drafter = _drafter(asked, config, shape)
     step = _step(asked, shape, drafter)
@@ -344,17 +346,17 @@ class _Cache:
                     layer, self.shape, element, tensor or self.tensor, self.drafter.tokens, self.ssm_dtype
                 )
             ]
-        drafting = self.drafter.shape
+        drafting, waiting = self.drafter.shape, self.drafter.tokens if self.drafter.own_weights else 0
         for layer in drafting.layers if drafting else ():
             by_layer += [
                 replace(cache, stage=len(self.stages) - 1)
-                for cache in layer_caches(layer, drafting or self.shape, self.element, tensor or self.tensor)
+                for cache in layer_caches(layer, drafting or self.shape, self.element, tensor or self.tensor, waiting)
             ]
         return by_layer
 
     def pool(self) -> Pool:
         caches = self.caches()
-        return make_pool(caches, common_block(self.shape, caches), self.request, packed=self.shape.compressed)
+        return make_pool(caches, common_block(self.shape, caches), self.request, packed=self.shape.packed)
 
 
 def _cache(
@@ -452,7 +454,7 @@ def _per_token(caches: Sequence[Cache], kind: str, length: int) -> int:
     """Bytes that a token adds; a window as long as the context is no window at all."""
     total = 0
     for cache in caches:
-        if cache.kind == STATE:
+        if cache.kind in (STATE, RING):
             continue
         grows = cache.kind == FULL or cache.window >= length
         if grows == (kind == FULL):
@@ -465,7 +467,7 @@ def _per_window(caches: Sequence[Cache], in_flight: int, length: int) -> int:
     return sum(
         cache.bytes * min(cache.window - 1 + in_flight, length)
         for cache in caches
-        if cache.kind not in (FULL, STATE) and cache.window < length
+        if cache.kind not in (FULL, STATE, RING) and cache.window < length
     )
 
 

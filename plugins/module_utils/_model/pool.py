@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-FULL, WINDOW, CHUNK, STATE = "full", "window", "chunk", "state"
+FULL, WINDOW, CHUNK, STATE, RING = "full", "window", "chunk", "state", "ring"
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,8 @@ class Request:
     def blocks(self, cache: Cache, length: int) -> int:
         if cache.kind == STATE:
             return (2 + cache.spare if self.aligned_states else 1) + self.drafted
+        if cache.kind == RING:
+            return 1
         if cache.kind == WINDOW:
             return -(-min(cache.window - 1 + self.in_flight, length) // cache.block) + 1
         tokens = length if cache.kind == FULL else min(cache.window + self.in_flight, length)
@@ -106,6 +108,9 @@ def make_pool(caches: Sequence[Cache], common: int, request: Request, packed: bo
     if _same_type(given):
         return Pool((tuple(given),), request)
     if packed and len({cache.page for cache in given}) > 1:
+        # a state takes as much as a page of attention
+        page = max((cache.page for cache in given if cache.kind == FULL), default=0)
+        given = [replace(cache, page_bytes=page) if cache.kind == STATE else cache for cache in given]
         return Pool(_packed(given), request)
     return Pool(_split(_one_page(given)), request)
 
@@ -119,7 +124,7 @@ def _same_type(caches: Sequence[Cache]) -> bool:
     first = caches[0]
     return all(
         (cache.kind, cache.block, cache.window) == (first.kind, first.block, first.window)
-        and (cache.kind != STATE or cache.page == first.page)
+        and (cache.kind != STATE or (cache.page, cache.form) == (first.page, first.form))
         for cache in caches
     )
 
@@ -169,7 +174,7 @@ def _packed(caches: Sequence[Cache]) -> tuple[tuple[Cache, ...], ...]:
     least = max((n for n, sizes, fair in zip(repeats, pages, even, strict=True) if fair and len(sizes) > 1), default=0)
     each = _least_padding([n for n, fair in zip(repeats, even, strict=True) if fair], least) if least else 0
     cuts = [-(-n // each) if each and fair else 1 for n, fair in zip(repeats, even, strict=True)]
-    states = [bucket[0].kind == STATE or (not each and bucket[0].kind == WINDOW) for bucket in buckets]
+    states = [bucket[0].kind in (STATE, RING) or (not each and bucket[0].kind == WINDOW) for bucket in buckets]
     anchor = max(
         sum(-(-len(layers) // (len(bucket) if state else cut)) * page for page, layers in sizes.items())
         for bucket, sizes, cut, state in zip(buckets, pages, cuts, states, strict=True)

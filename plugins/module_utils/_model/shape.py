@@ -91,6 +91,11 @@ class Shape:
         return any(layer.ratio for layer in self.layers)
 
     @property
+    def packed(self) -> bool:
+        """Whether pages of different size stand side by side in a block of the cache."""
+        return self.compressed or any(layer.waiting_key for layer in self.layers)
+
+    @property
     def num_layers(self) -> int:
         return len(self.layers)
 

@@ -43,6 +43,17 @@ def split_layers(num_layers: int, pipeline_parallel: int, partition: Sequence[in
     return counts
 
 
+def check_stages(shape: Shape, pipeline_parallel: int) -> None:
+    """Stop pipeline stages that vLLM refuses: later ones do not get the words that a table of n-grams is asked by."""
+    if pipeline_parallel > 1 and any(layer.table_params for layer in shape.layers):
+        raise SizingError(
+            "pipeline_parallel",
+            pipeline_parallel,
+            "cannot be: vLLM serves a model with a table of n-grams without pipeline stages",
+            "Use tensor parallelism, over RoCE between hosts.",
+        )
+
+
 def check_split(shape: Shape, tensor_parallel: int) -> None:
     """Stop a tensor split that vLLM would refuse after its imports: heads and KV heads must divide."""
     size = tensor_parallel

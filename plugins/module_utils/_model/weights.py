@@ -94,7 +94,7 @@ def _layer_bytes(shape: Shape) -> list[_LayerBytes]:
         attention = attention_state if layer.cache == STATE else attention_full
         ffn = dense if layer.expert_params else packed
         routed = layer.expert_params * experts
-        split = layer.attention_params * attention + layer.dense_params * ffn + routed
+        split = layer.attention_params * attention + layer.dense_params * ffn + routed + layer.table_params * packed
         keys = layer.kv_params * attention
         whole = layer.replicated_params * full + layer.whole_params * attention + 2 * shape.hidden * full
         active = (

@@ -16,6 +16,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.truth.speeds import config
 from tests.unit.published_models import model
 
 SPARK = int(121.69 * 2**30)
@@ -237,3 +238,32 @@ def test_an_open_length_is_the_longest_that_fits() -> None:
     assert asked[0]["verdict"] != "does_not_fit"
     assert plan(model("llama-3.1-8b"), max_model_len=length + 32, **small)["verdict"] == "does_not_fit"
     assert plan(model("llama-3.1-8b"), max_model_len="auto", memory_bytes=SPARK)["max_model_len"] == 131_072
+
+
+FLASH_NEXT = config({"model": "qwen3.8-flash-next"})
+
+
+def test_a_model_with_a_table_of_n_grams_takes_what_vllm_printed() -> None:
+    """Measured on one Spark: 16.46 GiB hold 992,584 tokens. By hand, of one request: 82 blocks of 3,200 tokens, 3 x 5
+    of the states of linear attention, 5 of the convolution beside them, 1 of keys that wait; 13 layers a block."""
+    options = {"max_model_len": 262144, "kv_cache_dtype": "fp8", "memory_bytes": SPARK}
+    drafting = {"speculative_config": {"method": "mtp", "num_speculative_tokens": 3}}
+    found = plan(FLASH_NEXT, weights_bytes=99 * 10**9, kv_cache_memory_bytes=int(16.46 * GIB), **options, **drafting)
+    assert found["unknown"] == []
+    assert (found["kv_cache_tokens"], found["max_concurrent_sequences"]) == (992584, 3.79)
+    assert found["block_bytes_per_rank"] == 13 * (3200 * 1024 + 800 * 256)
+    assert found["ranks"]["request_bytes"] == [103 * found["block_bytes_per_rank"]]
+    # what vLLM takes for the same: Transformers 5.18 renamed the layers
+    text = FLASH_NEXT["text_config"]
+    kinds = ["indexed_attention" if kind == "full_attention" else kind for kind in text["layer_types"]]
+    renamed = {**FLASH_NEXT, "text_config": {**text, "layer_types": kinds}}
+    assert plan(renamed, **options, **drafting)["request_bytes_per_rank"] == found["request_bytes_per_rank"]
+
+
+def test_a_table_of_n_grams_divides_by_tensor_parallelism_alone() -> None:
+    one, two = (plan(FLASH_NEXT, max_model_len=8192, tensor_parallel=size) for size in (1, 2))
+    table = 16 * 20_000_000 * 160 * 2
+    assert one["weights_bytes"] > table + 2 * 120_000_000_000
+    assert 0.5 < two["weights_bytes_per_rank"] / one["weights_bytes_per_rank"] < 0.52
+    with pytest.raises(SizingError, match="without pipeline stages"):
+        plan(FLASH_NEXT, max_model_len=8192, pipeline_parallel=2)
