@@ -42,9 +42,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape imp
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.split import (
     by_rank,
     check_split,
-    check_stages,
     rank_names,
-    split_layers,
+    stages_of,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import (
     SizingError,
@@ -134,8 +133,7 @@ def _planned(config: Mapping[str, Any], asked: Options) -> dict[str, Any]:
     tensor, pipeline = _split(asked)
     if not asked.padded_heads:
         check_split(shape, tensor)
-    check_stages(shape, pipeline)
-    stages = split_layers(shape.num_layers, pipeline, asked.layer_partition)
+    stages = stages_of(shape, pipeline, asked.layer_partition)
     drafter = _drafter(asked, config, shape)
     step = _step(asked, shape, drafter)
     in_flight = step.batched * _batches(pipeline, version)

@@ -43,15 +43,16 @@ def split_layers(num_layers: int, pipeline_parallel: int, partition: Sequence[in
     return counts
 
 
-def check_stages(shape: Shape, pipeline_parallel: int) -> None:
-    """Stop pipeline stages that vLLM refuses: later ones do not get the words that a table of n-grams is asked by."""
+def stages_of(shape: Shape, pipeline_parallel: int, partition: Sequence[int] | str | None = None) -> list[int]:
+    """`split_layers` of a model that can have stages: later ones do not get the words that n-grams are looked up by."""
     if pipeline_parallel > 1 and any(layer.table_params for layer in shape.layers):
         raise SizingError(
             "pipeline_parallel",
             pipeline_parallel,
-            "cannot be: vLLM serves a model with a table of n-grams without pipeline stages",
+            "cannot be: a model with a table of n-grams is served without pipeline stages",
             "Use tensor parallelism, over RoCE between hosts.",
         )
+    return split_layers(shape.num_layers, pipeline_parallel, partition)
 
 
 def check_split(shape: Shape, tensor_parallel: int) -> None:

@@ -10,7 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import environment, vllm_args, vllm_config
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
+    environment,
+    vllm_args,
+    vllm_config,
+    vllm_parsers,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import secret_name
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import (
     SERVE_FIELDS,
@@ -25,11 +30,6 @@ _DECIDED = (frozenset(vllm_config.OWNED) - frozenset(SERVE_FIELDS)) | {
 }
 #: Files that the original tool puts into the image; here only an absolute path can be meant.
 _FILES = ("chat-template", "reasoning-parser-plugin", "tool-parser-plugin")
-#: what `source` says of recipes that are for images of vLLM's own project
-VLLM_PROJECT = "vllm-project"
-#: the parser that a plugin brings
-_PARSERS = {"reasoning-parser-plugin": "reasoning-parser", "tool-parser-plugin": "tool-call-parser"}
-_TOOLS, _SWITCH = "tool-call-parser", "enable-auto-tool-choice"
 _DECIDED_ENVIRONMENT = re.compile(
     r"(NCCL|GLOO|UCX|OMPI_MCA|TP_SOCKET|MN_IF|RAY)_.*|VLLM_HOST_IP|SGLANG_HOST_IP|VLLM_DISTRIBUTED_EXECUTOR_CONFIG"
 )
@@ -57,6 +57,8 @@ class Foreign:
     decided: Collection[str] = _DECIDED
     vllm: dict[str, Any] = field(default_factory=dict)
     weights_bytes: int | None = None
+    #: whether the image is of the engine's own project, which holds no plugin
+    plain_image: bool = False
     differences: list[str] = field(default_factory=list)
 
     def split(self) -> dict[str, int]:
@@ -70,12 +72,10 @@ def finished(foreign: Foreign, called: str, *, hosts: Any, splits: Mapping[int, 
     served = flags.pop("served-model-name", "")
     length = flags.pop("max-model-len", None)
     gibibytes = _gibibytes(flags, called)
-    plugins = {name: str(flags[name]) for name in _PARSERS if name in flags}
+    files = dict(flags)
     notes = [*foreign.notes, *_taken_out(flags, called, foreign.decided)]
     if foreign.engine == registry.DEFAULT.name:
-        left_out = {name: file for name, file in plugins.items() if name not in flags}
-        # an image that a tool built can hold the plugin, one of vLLM's project does not
-        notes += _idle_parsers(flags, left_out if foreign.source == VLLM_PROJECT else {})
+        notes += vllm_parsers.idle(flags, files, foreign.plain_image)
     carried = _environment(foreign.environment, notes)
     return validated(
         {
@@ -137,24 +137,6 @@ def _taken_out(flags: dict[str, Any], called: str, decided: Collection[str]) -> 
         else:
             continue
         del flags[name]
-    return notes
-
-
-def _idle_parsers(flags: dict[str, Any], left_out: Mapping[str, str]) -> list[str]:
-    """Takes out parsers that nothing would use: of plugins that were left out, and of tools without the switch.
-
-    vLLM starts without the switch and reads no tool calls, so that this serves what the original serves.
-    """
-    notes = []
-    known = vllm_args.find_table(vllm_args.shipped_versions()[-1])[0]["value_lists"]
-    for plugin, file in left_out.items():
-        parser = _PARSERS[plugin]
-        if parser in flags and flags[parser] not in known[parser]:
-            notes.append(f"--{parser} {flags.pop(parser)} (of the plugin {file}: copy it to the hosts and name both)")
-            if parser == _TOOLS:
-                flags.pop(_SWITCH, None)
-    if _TOOLS in flags and not flags.get(_SWITCH):
-        notes.append(f"--{_TOOLS} {flags.pop(_TOOLS)} (has no effect without --{_SWITCH}, which the recipe lacks)")
     return notes
 
 

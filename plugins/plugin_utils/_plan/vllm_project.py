@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.foreign import VLLM_PROJECT, Foreign, finished
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.foreign import Foreign, finished
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serve_command import read_words
 
@@ -73,7 +73,8 @@ def translate_vllm_project(
         model=str(chosen.get("model_id") or model["model_id"]),
         flags=served.flags,
         environment=environment,
-        source=VLLM_PROJECT,
+        source="vllm-project",
+        plain_image=True,
         notes=notes,
         image=image,
         vllm=_versions(chosen.get("min_vllm_version") or model.get("min_vllm_version")),

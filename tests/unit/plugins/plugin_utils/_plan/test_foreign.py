@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.foreign import VLLM_PROJECT, Foreign, finished
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.foreign import Foreign, finished
 
 
 def recipe(flags: dict[str, Any], environment: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -34,27 +34,12 @@ def test_files_of_the_original_image_are_named_and_left_out() -> None:
 
 
 def test_a_parser_that_nothing_would_use_is_named_and_left_out() -> None:
-    """vLLM serves MiMo-V2-Flash's recipe, which lacks the switch, and reads no tool calls; Nano's parser is a file."""
-    found = recipe({"tool-call-parser": "qwen3_xml", "reasoning-parser": "qwen3"})
-    assert found["args"] == {"reasoning-parser": "qwen3"}
-    assert found["untranslated"] == [
-        "--tool-call-parser qwen3_xml (has no effect without --enable-auto-tool-choice, which the recipe lacks)"
-    ]
-    both = {"tool-call-parser": "qwen3_xml", "enable-auto-tool-choice": True}
-    assert recipe(both)["args"] == both
     given = {"reasoning-parser-plugin": "nano_v3.py", "reasoning-parser": "nano_v3", "seed": 1}
-    tools = {"tool-parser-plugin": "t.py", "tool-call-parser": "t", "enable-auto-tool-choice": True}
-    of_vllm = Foreign("n", "s", "o/m", {**given, **tools}, {}, VLLM_PROJECT, [])
-    found = finished(of_vllm, "f", hosts=1, splits={})
-    assert found["args"] == {"seed": 1}
-    assert found["untranslated"][2:] == [
-        "--reasoning-parser nano_v3 (of the plugin nano_v3.py: copy it to the hosts and name both)",
-        "--tool-call-parser t (of the plugin t.py: copy it to the hosts and name both)",
-    ]
-    # vLLM's own parser needs no plugin, and an image that another tool built may hold it
-    of_vllm = Foreign("n", "s", "o/m", {**given, "reasoning-parser": "nemotron_v3"}, {}, VLLM_PROJECT, [])
-    assert finished(of_vllm, "f", hosts=1, splits={})["args"] == {"reasoning-parser": "nemotron_v3", "seed": 1}
+    plain = Foreign("n", "s", "o/m", dict(given), {}, "test", [], plain_image=True)
+    assert finished(plain, "f", hosts=1, splits={})["args"] == {"seed": 1}
+    # an image that another tool built may hold the plugin
     assert recipe(given)["args"] == {"reasoning-parser": "nano_v3", "seed": 1}
+    assert recipe({"tool-call-parser": "qwen3_xml"})["args"] == {}
 
 
 def test_the_environment() -> None:
