@@ -223,7 +223,7 @@ def _place(tensor: int, pipeline: int, stage: int) -> None:
 
     state._TP, state._PP = Group(tensor, 0), Group(pipeline, stage)
     state._DP, state._DCP, state._PCP = Group(1, 0), Group(1, 0), Group(1, 0)
-    state._EP = state._EPLB = Group(tensor, 0)
+    state._EP = state._EPLB = state._ETP = Group(tensor, 0)
     state._WORLD = Group(tensor * pipeline, stage * tensor)
     state._NODE_COUNT = 1
     torch.distributed.is_initialized = lambda: True
@@ -273,13 +273,13 @@ def prepare() -> None:
 
     # a class is looked at here, not in a process of its own, which would import all of vLLM again
     from vllm.model_executor.models import registry
-    from vllm.utils import flashinfer
+    from vllm.utils import deep_gemm, flashinfer
 
     registry._LazyRegisteredModel.inspect_model_cls = lambda self: registry._ModelInfo.from_model_cls(  # type: ignore[method-assign]
         self.load_model_cls()
     )
-    # kernels that a GB10's image has and a CPU build lacks
-    indexer.has_deep_gemm = lambda: True
+    # kernels that a GB10's image has and a CPU build lacks; of classes that are not imported yet, at their source
+    indexer.has_deep_gemm = deep_gemm.has_deep_gemm = lambda: True
     flashinfer.has_flashinfer_sparse_mla_sm120_config = lambda *args: True
     flashinfer.has_flashinfer_sparse_mla_sm120 = lambda *args: True
     _imported = True
