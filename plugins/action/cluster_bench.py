@@ -228,6 +228,7 @@ class ActionModule(ClusterAction):
     # --- tune --------------------------------------------------------------------------------------------------------
 
     def _splits_stage(self, given: dict[str, Any]) -> dict[str, Any]:
+        tune.check(given["goal"], given["plan"]["sweeps"])
         found = tune.splits(given["choice"], tune.used(given["plan"]["with"]), given["most"])
         self.tell(f"measured one after the other: {', '.join(map(tune.name, found))}")
         return {"splits": [list(split) for split in found]}

@@ -99,7 +99,8 @@ options:
     type: str
     default: ''
   goal:
-    description: By what splits are compared, tokens/s of one stream or of all streams together.
+    description:
+      - In the stages V(splits) and V(best), by what splits are compared, tokens/s of one stream or of all together.
     type: str
     choices: [latency, throughput]
     default: throughput

@@ -42,20 +42,28 @@ def splits(choice: Mapping[str, Any], serves: Split, most: int) -> list[Split]:
     return [serves, *others][:most]
 
 
+def check(goal: str, sweeps: Sequence[Sequence[Sequence[int]]]) -> None:
+    """Raises BenchError if what is measured, (prompt lengths, numbers of streams), says nothing of the goal."""
+    if goal == "latency" and not any(1 in streams for _prompts, streams in sweeps):
+        raise BenchError("bench_streams: latency is compared by the tokens/s of one stream. Give 1 among its numbers")
+
+
 def name(split: Sequence[int]) -> str:
     return f"TP={split[0]} PP={split[1]}"
 
 
-def score(goal: str, rows: Sequence[Mapping[str, Any]]) -> float:
-    """Tokens/s by which splits are compared: of one stream, over all prompts, or the most of all streams together."""
+def score(goal: str, one: Mapping[str, Any]) -> float:
+    """Tokens/s by which splits are compared: of one stream, over all prompts, or the most of all streams together.
+
+    0 for what does not serve or was not measured.
+    """
     speeds = [
         float(row["throughput"])
-        for row in rows
+        for row in one.get("rows") or ()
         if row.get("throughput") and (goal == "throughput" or row["streams"] == 1)
     ]
     if not speeds:
-        kind = "one stream" if goal == "latency" else "any stream"
-        raise BenchError(f"bench_streams: no speed of {kind} was measured, by which tune_goal={goal} compares")
+        return 0.0
     return max(speeds) if goal == "throughput" else sum(speeds) / len(speeds)
 
 
@@ -63,7 +71,7 @@ def best(goal: str, tried: Sequence[Mapping[str, Any]]) -> int:
     """Of what was tried, in that order; one that comes later has to be faster by GAIN."""
     found, fastest = 0, 0.0
     for number, one in enumerate(tried):
-        speed = 0.0 if one.get("failed") else score(goal, one["rows"])
+        speed = score(goal, one)
         if speed > fastest * (GAIN if number else 1.0):
             found, fastest = number, speed
     return found
@@ -76,9 +84,9 @@ def text(goal: str, tried: Sequence[Mapping[str, Any]]) -> str:
     lines = [
         f"{name(one['split'])}: "
         + (
-            f"does not serve: {one['failed']}"
-            if one.get("failed")
-            else f"{score(goal, one['rows']):.4g} tokens/s {what}"
+            f"{speed:.4g} tokens/s {what}"
+            if (speed := score(goal, one))
+            else f"left, because of: {one.get('failed') or 'no speed was measured'}"
         )
         + (", and serves" if number == chosen else "")
         for number, one in enumerate(tried)

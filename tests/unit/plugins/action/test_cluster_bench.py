@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action import cluster_bench
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import bench
 
@@ -168,8 +169,10 @@ def test_a_task_gets_to_its_stage() -> None:
     ]
     assert whole(stage="best", goal="latency", tried=tried)["best"] == 1
     choice = {"tensor": 2, "pipeline": 1, "next": [(1, 2)], "uncompared": [], "others": []}
-    used = {"with": {"option pipeline-parallel-size": "2"}}
+    used = {"with": {"option pipeline-parallel-size": "2"}, "sweeps": [[[128], [1]]]}
     assert whole(stage="splits", choice=choice, plan=used)["splits"] == [[1, 2], [2, 1]]
+    with pytest.raises(AnsibleActionFail, match=r"^bench_streams: latency is compared by the tokens/s of one stream"):
+        whole(stage="splits", goal="latency", choice=choice, plan={**used, "sweeps": [[[128], [8]]]})
     # no stage takes the place of what the base of all actions has
     for stage in cluster_bench.ActionModule.ARGUMENTS["stage"]["choices"]:
         assert f"_{stage}_stage" in vars(cluster_bench.ActionModule)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -81,10 +82,20 @@ def test_two_runs_of_one_speed_and_what_does_not_serve_change_nothing() -> None:
     ]
     assert tune.best("latency", tried) == 0
     text = tune.text("latency", tried)
-    assert "TP=1 PP=1: does not serve: it does not start\n" in text
+    assert "TP=1 PP=1: left, because of: it does not start\n" in text
     assert "Nothing is to be changed: no other split is 1.03 times as fast" in text
 
 
-def test_a_speed_that_was_not_measured_compares_nothing() -> None:
-    with pytest.raises(BenchError, match=r"^bench_streams: no speed of one stream was measured, by which tune"):
-        tune.score("latency", [{"streams": 8, "throughput": 40.0}])
+def test_what_was_not_measured_is_left_and_stops_nothing() -> None:
+    tried = [{"split": [1, 2], "rows": rows(10, 40), "kept": "first"}, {"split": [2, 1], "rows": [{"streams": 1}]}]
+    assert tune.best("latency", tried) == 0
+    assert "TP=2 PP=1: left, because of: no speed was measured\n" in tune.text("latency", tried)
+
+
+@pytest.mark.parametrize(("goal", "refused"), [("latency", True), ("throughput", False)])
+def test_streams_that_say_nothing_of_the_goal_are_refused(goal: str, refused: bool) -> None:
+    """Before the first split is changed, and not when the second one already serves."""
+    expected = pytest.raises(BenchError, match=r"^bench_streams: latency is ") if refused else contextlib.nullcontext()
+    with expected:
+        tune.check(goal, [([128], [8, 64])])
+    tune.check(goal, [([128], [1]), ([2048], [8])])
