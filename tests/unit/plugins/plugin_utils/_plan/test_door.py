@@ -9,6 +9,7 @@ import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import door, roles
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.front import FrontPlanError, NamedKey
 
+from tests.unit import role_state
 from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan, secret_files, units
 
 GROUPS = [
@@ -182,6 +183,17 @@ def test_a_key_for_other_models_is_refused_where_the_model_is(variables):
     conf = files(plan(of_group(variables, vllm_serve_api_keys=keys)))[CONF]
     assert "    narrow 1;" in conf
     assert "nnnn" not in conf
+
+
+@pytest.mark.parametrize("name", ["hostnames", "include", "volatile"])
+def test_a_name_that_a_map_of_nginx_takes_for_its_own_word_is_one(variables, name):
+    keys = [{"name": name, "key": "n" * 20, "models": ["mini"], "requests_per_minute": 6}]
+    conf = files(plan(of_group(variables, vllm_serve_api_keys=keys)))[CONF]
+    assert f"    \\{name} 1;\n" in conf
+    assert f"    \\{name} {name};\n" in conf
+    # a group may be called default as well
+    template = (role_state.ROLES / "vllm_serve/templates/nginx.conf.j2").read_text(encoding="utf-8")
+    assert not re.findall(r"^ +\{\{ (?:one\.)?name \}\} .*", template, re.MULTILINE)
 
 
 def test_ray_leaves_the_port_between_heads_free_where_there_are_several(variables):
