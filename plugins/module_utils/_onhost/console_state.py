@@ -178,7 +178,7 @@ def versions_told(text: str) -> dict[str, str]:
 def versions(by_host: Mapping[str, Mapping[str, str]], kinds: Iterable[str]) -> dict[str, Any]:
     """What the hosts that answer run alike, and on what they differ, in the words of status.yml."""
     different = host_versions.differing(by_host, set(kinds))
-    alike = host_versions.common(next(iter(by_host.values()), {}), different)
+    alike = host_versions.common(by_host)
     return {
         "same": [f"{part} {version}" for part, version in alike.items()],
         "differ": [host_versions.difference(part, told)[:LINE] for part, told in different.items()][:MOST_DIFFERENT],
@@ -237,7 +237,7 @@ def keys(text: str, known: Sequence[str] = (), blocked: Sequence[str] = ()) -> l
     def of(labels: Mapping[str, str]) -> dict[str, Any]:
         name = labels.get("key", STRANGER)
         # the exporter is the serving user's, who may write what no key is called, and of that as much as it likes
-        if name not in known and (not _KEY_NAME.fullmatch(name) or len(by_key) >= MOST_PARTS):
+        if name not in (*known, *by_key) and (not _KEY_NAME.fullmatch(name) or len(by_key) >= MOST_PARTS):
             name = STRANGER
         return by_key.setdefault(name, {"requests": 0, "refused": 0, "tokens": 0, "limits": {}})
 

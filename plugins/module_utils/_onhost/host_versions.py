@@ -1,7 +1,5 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# runs on the host without Ansible, in the exporter:
-# pylint: disable=ansible-bad-function
 """Which versions a host runs, and on which of them hosts differ: for status.yml, the report and the page alike.
 
 Reads files, and asks one program for the version of a package.
@@ -138,8 +136,11 @@ def difference(part: str, by_host: Mapping[str, str]) -> str:
     return f"{part} differs: {told}"
 
 
-def common(versions: Mapping[str, str], different: Collection[str]) -> dict[str, str]:
-    """Of one host's versions those that all have, as far as a person asks for them."""
+def common(by_host: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """What all these hosts have alike, in the first one's order, as far as a person asks for it."""
+    first, *others = list(by_host.values()) or [{}]
     return {
-        part: version for part, version in versions.items() if version and part not in different and part != "digest"
+        part: version
+        for part, version in first.items()
+        if version and part != "digest" and all(told.get(part) == version for told in others)
     }

@@ -1,7 +1,5 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# runs on the host without Ansible, behind the page:
-# pylint: disable=ansible-bad-function
 """What doctor.yml and drift.yml found last: the head of a serving group keeps it, the page and status.yml show it.
 
 A playbook writes one file for each, root's.  What stands there came from hosts and their logs, so it is bounded, masked

@@ -181,9 +181,9 @@ def _problem_lines(problems: Sequence[Mapping[str, str]], limit: int) -> list[st
 
 def common_versions(status: Mapping[str, Any]) -> dict[str, str]:
     """What all hosts have in common, in the order a person asks for it."""
-    reached = [found for found in status["hosts"].values() if found["reachable"]]
-    if not reached:
-        return {}
-    first = {**reached[0]["versions"], "python": reached[0]["python"], "kernel": reached[0]["kernel"]}
-    first["driver"] = reached[0]["driver"]
-    return host_versions.common(first, status["differences"])
+    told = {
+        host: {**found["versions"], **{part: found[part] for part in ("python", "kernel", "driver")}}
+        for host, found in status["hosts"].items()
+        if found["reachable"]
+    }
+    return host_versions.common(told)

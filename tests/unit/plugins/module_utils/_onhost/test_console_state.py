@@ -169,12 +169,15 @@ def test_forged_usage_is_of_no_more_keys_and_of_no_other_names() -> None:
     lines = ['sparkthor_front_requests_total{key="\\n\x1b]52;c;aGk=\x07",status="200"} 5']
     lines += [f'sparkthor_front_requests_total{{key="made-up-{number}",status="200"}} 1' for number in range(1500)]
     lines += [f'sparkthor_front_requests_total{{key="{"y" * 900}",status="500"}} 2']
+    # of one that is shown already
+    lines += ['sparkthor_front_requests_total{key="made-up-0",status="429"} 3']
     lines += ['sparkthor_front_requests_total{key="anna",status="200"} 7']
     lines += [f'sparkthor_front_key_tokens_limit{{key="anna",period="{"p" * 3000}"}} 5']
     lines += ['sparkthor_front_key_tokens_limit{key="anna",period="month"} 9']
     found = {one["name"]: one for one in console_state.keys("\n".join(lines), ["anna", "default"])}
     assert len(found) <= console_state.MOST_PARTS + 3
     assert all(re.fullmatch(r"[a-z0-9_-]{1,32}", name) for name in found)
-    assert sum(one["requests"] for one in found.values()) == 5 + 1500 + 2 + 7
+    assert sum(one["requests"] for one in found.values()) == 5 + 1500 + 2 + 3 + 7
+    assert found["made-up-0"]["requests"] == 4
     assert (found["anna"]["requests"], found["anna"]["limits"]) == (7, {"month": {"limit": 9}})
     assert {name for name, one in found.items() if one["known"]} == {"anna", "default"}

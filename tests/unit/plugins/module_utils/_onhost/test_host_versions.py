@@ -101,4 +101,14 @@ def test_what_differs():
     assert host_versions.differing({"a": a, "b": {**a, "model tiny": "ab"}}, {"spark"}) == {
         "model tiny": {"a": "aa", "b": "ab"}
     }
-    assert host_versions.common(a, found) == {"vllm": "1", "model tiny": "aa"}
+
+
+def test_what_all_have_alike():
+    a = {"vllm": "1", "kernel": "6.8", "driver": "580", "model tiny": "aa", "digest": "d", "empty": ""}
+    # a Thor's kernel differs by nature, and the second group serves another model
+    b = {"vllm": "1", "kernel": "6.9", "driver": "580", "model other": "bb", "digest": "d", "empty": ""}
+    assert host_versions.common({"a": a, "b": b}) == {"vllm": "1", "driver": "580"}
+    assert host_versions.common({"a": a, "b": dict(a)}) == {
+        name: a[name] for name in a if name not in ("digest", "empty")
+    }
+    assert host_versions.common({}) == {}
