@@ -35,7 +35,8 @@ KNOWN_BAD: t.Final[tuple[dict[str, str], ...]] = (
 def rdma_problems(host: str, entry: t.Any, node: Node, probe: Mapping[str, t.Any]) -> list[Finding]:
     """RDMA where the plan needs it: a device on every planned NIC, Ethernet, active with a carrier, at full rate."""
     found = probe.get("rdma") or node.get("rdma")
-    if found is None or entry["profile"] == "tcp":
+    # the ranks of a whole line use TCP as well, but two neighbours alone use RDMA
+    if found is None or entry["kind"] == "thor":
         return []
     by_netdev = {link["netdev"]: link for link in found["links"] if link["netdev"]}
     if not found["links"]:

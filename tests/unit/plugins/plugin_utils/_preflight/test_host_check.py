@@ -13,11 +13,13 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding imp
 from tests.unit.plugins.plugin_utils._preflight.planned_world import B0, B1, World
 
 
-def test_no_rdma_where_the_plan_needs_it() -> None:
-    world = World("ring", ["a", "b", "c"])
+# on a line two neighbours alone use it (serving_groups)
+@pytest.mark.parametrize("topology", ["ring", "line"])
+def test_no_rdma_where_the_plan_needs_it(topology: str) -> None:
+    world = World(topology, ["a", "b", "c"])
     world.probes["c"]["rdma"]["links"] = []
     (error,) = world.errors()
-    assert "host c: it has no RDMA device, which a ring fabric needs" in error
+    assert f"host c: it has no RDMA device, which a {topology} fabric needs" in error
 
 
 @pytest.mark.parametrize("state", ["DOWN", "INIT"])
