@@ -384,6 +384,16 @@ def test_a_lane_of_a_thor_is_down_while_it_gets_another_mtu(
     assert commands == [["ip", "link", "set", "dev", "mgbe0_0", "down"]]
 
 
+def test_lanes_that_cannot_be_read_do_not_end_the_way_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> dict[str, Any]:
+        raise RuntimeError("ip address show failed: 255")
+
+    monkeypatch.setattr(job, "live_links", fails)
+    steps: list[str] = []
+    job._quieten({"expect": [{"netdev": "mgbe0_0", "mtu": 8966}]}, ["mgbe0_0"], steps)
+    assert steps == ["links: RuntimeError: ip address show failed: 255"]
+
+
 def test_usage() -> None:
     assert job.main(["job.py", "explode", "/x"]) == 2
 
