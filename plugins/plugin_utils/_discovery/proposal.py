@@ -260,7 +260,7 @@ def propose(machines: Sequence[Machine], wanted: str = "") -> Proposal:
         _by_lanes(proposal, by_lane)
     elif proposal.topology == "lan":
         proposal.hosts = [*sparks, *thors]
-        _lanes(proposal)
+        _lanes(proposal, by_lane)
     else:
         proposal.hosts = sparks
         reason = "a Thor has no RDMA NIC; -e discover_topology=lan takes all machines into one cluster, over TCP"
@@ -477,7 +477,7 @@ def _switch(proposal: Proposal, cables: Cables) -> None:
             proposal.findings.append(_alone(machine.name, cage, hint))
 
 
-def _lanes(proposal: Proposal) -> None:
+def _lanes(proposal: Proposal, by_lane: lanes.Ends) -> None:
     """The lanes of the QSFP cages of Thors, faster than their RJ45 port, where all machines are Thors with a cable."""
     by_name = {one.name: lanes.cabled(one) for one in proposal.hosts if one.kind == "thor"}
     if len(by_name) < max(2, len(proposal.hosts)) or not all(by_name.values()):
@@ -492,10 +492,10 @@ def _lanes(proposal: Proposal) -> None:
     told = "; ".join(
         f"{name} {', '.join(dict.fromkeys(nic for nic, _network in nics))}" for name, nics in by_name.items()
     )
-    proposal.notes.append(
-        f"the QSFP cages of the Thors are cabled ({told}), and no frame came over these lanes, so the RJ45 ports are "
-        "proposed: both ends of a lane need one fixed rate"
-    )
+    why = "no frame came over these lanes, so the RJ45 ports are proposed: both ends of a lane need one fixed rate"
+    if any(by_lane.values()):
+        why = "discover_topology=lan takes the RJ45 ports: without it these lanes become the fabric"
+    proposal.notes.append(f"the QSFP cages of the Thors are cabled ({told}), and {why}")
 
 
 def _management(proposal: Proposal) -> None:

@@ -244,7 +244,8 @@ def _kinds_and_lanes(
     """The kind of every host, and the lanes that join them where all are Thors with a fabric."""
     alone = all(kinds.get(host) == "thor" for host in names)
     resolved = {host: check_kind(host, kinds.get(host), topology, alone) for host in names}
-    return resolved, check_lanes(lanes) if alone and topology in OF_LANES else ()
+    cabled = check_lanes(lanes, topology, resolved.values())
+    return resolved, cabled if alone and topology in OF_LANES else ()
 
 
 def _control(by_management: bool, ports: Sequence[Port], management: IPNetwork | None, netdev: str) -> tuple[str, str]:

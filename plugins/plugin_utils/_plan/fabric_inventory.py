@@ -36,8 +36,7 @@ def fabric_problems(
 ) -> list[Finding]:
     """Every fault of the inventory that can be seen without a host's facts.
 
-    ``management`` holds each host's ``ansible_host``. One that is a name says nothing here; an overlap with its
-    network is found in the facts stage.
+    ``management`` holds each host's ``ansible_host``; a name says nothing before the facts stage.
     """
     groups = groups or {}
     if problems := _group_problems(hosts, groups):
@@ -57,13 +56,14 @@ def fabric_problems(
     attempt(fabric_values.check_cages, cage, list(cage) if isinstance(cage, Mapping) else [], checked or "")
     attempt(fabric_values.check_mtu, mtu)
     attempt(fabric_values.check_patch, nccl_patch)
-    cabled, places = attempt(fabric_values.check_lanes, lanes), attempt(fabric_values.check_reserved, reserved)
+    places = attempt(fabric_values.check_reserved, reserved)
     if checked is None:
         return problems
     names = attempt(fabric_values.check_hosts, hosts, checked)
     if not (checked == "lan" and cidr in (None, "")):
         attempt(fabric_values.check_cidr, cidr)
     alone = set((kinds := _asserted_kinds(names or (), groups)).values()) == {"thor"}
+    cabled = attempt(fabric_values.check_lanes, lanes, checked, kinds.values())
     for host, kind in kinds.items():
         attempt(fabric_values.check_kind, host, kind, checked, alone)
     if problems:

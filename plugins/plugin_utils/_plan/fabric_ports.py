@@ -100,6 +100,12 @@ def cage_name(netdev: str) -> str:
     )
 
 
+def half_or_lane(link: Mapping[str, t.Any]) -> str:
+    """Which part of its cage a link is, in words."""
+    lane = THOR_NETDEVS.get(link["netdev"])
+    return f"half {link['half']}" if lane is None else f"lane {lane}"
+
+
 def _address(network: IPNetwork, prefix: int, index: int, number: int) -> IPNetwork:
     """The numbered address of the index-th subnet of the given length, without walking over the ones before it."""
     return netaddr().IPNetwork((network.first + (index << (32 - prefix)) + number, prefix), version=4)

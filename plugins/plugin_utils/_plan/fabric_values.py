@@ -229,10 +229,13 @@ def checked_mapping(variable: str, value: object) -> dict[str, t.Any]:
     return dict(value)
 
 
-def check_lanes(lanes: object) -> tuple[int, ...]:
-    """Lanes of the Thors' QSFP cages that are cabled, in order; all where none are named."""
+def check_lanes(lanes: object, topology: str, kinds: Iterable[str | None]) -> tuple[int, ...]:
+    """Lanes of the Thors' QSFP cages that are cabled, in order; all where none are named. A kind may be unknown yet."""
     if lanes in (None, ""):
         return LANES
+    if topology not in OF_LANES or not set(kinds) <= {"thor", None}:
+        what = "only a direct or switch of Thors alone has lanes"
+        raise FabricError("fabric_lanes", lanes, what, "remove it")
     given = lanes if isinstance(lanes, (list, tuple)) else [lanes]
     numbers = [_integer(number) for number in given]
     if not numbers or any(number not in LANES for number in numbers) or len(set(numbers)) < len(numbers):

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import host_versions, state_words
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import half_or_lane
 
 GIB = 1024**3
 
@@ -156,7 +157,7 @@ def _link_rows(status: Mapping[str, Any]) -> list[list[str]]:
             rows.append(
                 [
                     f"{host} {link['netdev']}",
-                    str(link["half"]),
+                    half_or_lane(link).removeprefix("half "),
                     link["state"].upper() if link["state"] != "up" else "up",
                     _rate(link["rate_gbits"]),
                     str(link["mtu"] or "-") + ("!" if link["planned_mtu"] not in (None, link["mtu"]) else ""),

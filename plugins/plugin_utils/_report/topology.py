@@ -8,6 +8,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import half_or_lane
+
 WIDTH, HEIGHT = 900.0, 470.0
 BOX_WIDTH, BOX_HEIGHT = 190.0, 84.0
 #: where the switch or the LAN stands
@@ -139,7 +141,7 @@ def _box(host: str, found: Mapping[str, Any], place: Point) -> Box:
 
 
 def _title(host: str, link: Mapping[str, Any], words: str) -> str:
-    return f"{host} {link['netdev']}, half {link['half']}, {link['address']}: {words}"
+    return f"{host} {link['netdev']}, {half_or_lane(link)}, {link['address']}: {words}"
 
 
 def _to_the_middle(status: Mapping[str, Any], at: Mapping[str, Point]) -> Iterator[Cable]:
@@ -152,7 +154,7 @@ def _to_the_middle(status: Mapping[str, Any], at: Mapping[str, Point]) -> Iterat
             x, y = at[host]
             target = MIDDLE[0] + (x - MIDDLE[0]) * 0.35 + spread
             # a LAN port has no halves
-            beside = words if status["cluster"]["topology"] == "lan" else f"half {link['half']}: {words}"
+            beside = words if status["cluster"]["topology"] == "lan" else f"{half_or_lane(link)}: {words}"
             label = Label(x, y + BOX_HEIGHT / 2 + 18 + 17 * index, beside, wrong)
             line = (x + spread * 1.6, y - BOX_HEIGHT / 2, target, MIDDLE[1] + 26)
             yield Cable(*line, _title(host, link, words), wrong, label, ((host, link["netdev"]),))
@@ -175,7 +177,7 @@ def _between_hosts(status: Mapping[str, Any], at: Mapping[str, Point]) -> Iterat
                     words = far_words if wrong else words
             line = _parallel(at[host], at[peer], link["half"])
             other_half = _parallel(at[host], at[peer], link["half"] ^ 1)
-            label = _beside(line, other_half, f"half {link['half']}: {words}", wrong)
+            label = _beside(line, other_half, f"{half_or_lane(link)}: {words}", wrong)
             ends = ((host, link["netdev"]), (peer, link["peer_netdev"]))
             yield Cable(*line, _title(host, link, words), wrong, label, ends)
 

@@ -15,6 +15,7 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import answers
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric_speed
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import half_or_lane
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.toolchain import RING_NCCL
 
 VERSION = 1
@@ -135,7 +136,7 @@ def host_lines(status: Mapping[str, Any]) -> list[dict[str, Any]]:
             lines.append(line("host", host, FAIL, note="did not answer", fix=state["error"]))
             continue
         for link in state["links"]:
-            half = f"{host} {link['netdev']} (half {link['half']})"
+            half = f"{host} {link['netdev']} ({half_or_lane(link)})"
             for text, fix in link["problems"]:
                 lines.append(line("link", half, FAIL, note=text, fix=fix))
     if not lines:
@@ -160,7 +161,7 @@ def where_of(test: Mapping[str, Any]) -> str:
     if len(paths) > 1:
         way = f"both halves{' of ' + test['cage'] if test.get('cage') else ''}"
     else:
-        way = f"half {paths[0]['half']} ({paths[0]['netdev']} to {paths[0]['peer_netdev']})"
+        way = f"{half_or_lane(paths[0])} ({paths[0]['netdev']} to {paths[0]['peer_netdev']})"
     return f"{test['host']} to {test['peer']}, {way}"
 
 

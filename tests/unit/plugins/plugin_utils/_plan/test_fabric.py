@@ -423,6 +423,19 @@ def test_lanes_that_are_none_are_refused(lanes: t.Any) -> None:
         thors("tu", "direct", lanes=lanes)
 
 
+@pytest.mark.parametrize(
+    ("topology", "kind"), [("direct", "spark"), ("switch", "spark"), ("ring", "spark"), ("lan", "thor")]
+)
+def test_lanes_of_hosts_that_have_none_are_refused(topology: str, kind: str) -> None:
+    given = {"kinds": dict.fromkeys("tuv", kind), "management": THOR_MANAGEMENT, "nics": dict.fromkeys("tuv", "eno1")}
+    hosts = list("tu" if topology == "direct" else "tuv")
+    with pytest.raises(fabric.FabricError, match=r"^fabric_lanes is \[0\]: only a direct or switch of Thors"):
+        fabric.fabric_plan(hosts, topology, "10.100.0.0/24", lanes=[0], **given)
+    groups = {"cluster": hosts, "ray_head": hosts[:1], "ray_workers": hosts[1:], f"{kind}s": hosts}
+    told = fabric_problems(topology, hosts, "10.100.0.0/24", groups=groups, lanes=[0])
+    assert [one.where for one in told] == ["fabric_lanes"]
+
+
 def test_a_thor_beside_a_spark_has_no_fabric_and_none_is_in_a_ring() -> None:
     with pytest.raises(fabric.FabricError, match=r"cannot be part of a direct fabric with other hosts"):
         fabric.fabric_plan(["t", "a"], "direct", "10.100.0.0/24", kinds={"t": "thor", "a": "spark"})

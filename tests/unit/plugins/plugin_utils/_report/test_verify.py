@@ -64,6 +64,11 @@ def test_a_slow_port_is_the_one_that_both_slow_lines_share():
     assert suspects == ["a enP2p1s0f1np1"]
 
 
+def test_a_lane_of_a_thor_is_no_half():
+    paths = [{"netdev": "mgbe2_0", "peer_netdev": "mgbe2_0", "half": 2}]
+    assert verify.where_of({"host": "t", "peer": "u", "paths": paths}) == "t to u, lane 2 (mgbe2_0 to mgbe2_0)"
+
+
 def test_a_small_mtu_fails_its_own_line_only():
     lines, _suspects = judged(plan("switch"), HOSTS, {"a>b:0": {"how": "tcp", "gbits": 30.0, "mtu": 1500}})
     assert failing(lines) == [("path MTU", "a to b, half 0 (enp1s0f1np1 to enp1s0f1np1)")]
