@@ -12,7 +12,7 @@ trap 'rm -rf "$state"' EXIT
 mkdir -p "$state"/{lists/partial,cache/archives/partial,debs} "$root"
 touch "$state/status"
 # from where this machine's own packages come
-mirror=$(apt-get indextargets --format '$(SITE)' | sort -u | grep -v security | head -1)
+mirror=$(apt-get indextargets --format '$(SITE)' | sort -u | { grep -v security || true; } | head -1)
 echo "deb ${mirror:?apt has no source of packages} $suite main" >"$state/sources.list"
 options=(-qq -o "Dir::State::lists=$state/lists" -o "Dir::State::status=$state/status" -o "Dir::Cache=$state/cache"
   -o "Dir::Etc::sourcelist=$state/sources.list" -o Dir::Etc::sourceparts=- -o APT::Sandbox::User=root

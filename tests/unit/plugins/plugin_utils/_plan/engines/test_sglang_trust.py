@@ -70,7 +70,7 @@ def test_what_may_lead_to_code_files_or_hosts_wants_the_inventory_s_word(name: s
     assert not dangers({name: ATTACKS[name]}, [f"--{name.replace('-', '_')}"])
 
 
-def test_what_chooses_kernels_and_sizes_free_in_sglang() -> None:
+def test_what_chooses_kernels_and_sizes_is_free() -> None:
     free: dict[str, Any] = {
         **{"attention-backend": "flashinfer", "prefill-attention-backend": "fa3", "moe-runner-backend": "triton"},
         **{"mem-fraction-static": 0.85, "chunked-prefill-size": "8k", "cuda-graph-bs-decode": [1, 2], "page-size": 64},
