@@ -12,8 +12,9 @@ version_added: 0.1.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
-  - Sends and receives a few Ethernet frames on the ports of a DGX Spark's QSFP cages. All hosts have to run it at the
-    same time, so use at least as many forks as hosts. M(sparkthor.cluster.discover) reads the result.
+  - Sends and receives a few Ethernet frames on the ports of a DGX Spark's QSFP cages and the lanes of a Jetson Thor's.
+    All hosts have to run it at the same time, so use at least as many forks as hosts. M(sparkthor.cluster.discover)
+    reads the result.
   - A port that is administratively down is set up for these seconds and down again. In check mode it stays as it is.
   - Asks C(lldpctl) as well, where lldpd runs, since switches do not answer our frames.
   - Sends no address and no name, but the boot's own identifier.
