@@ -49,11 +49,12 @@ def load_foreign(text: str) -> Any:
 def _check(text: str) -> None:
     level = 0
     for number, event in enumerate(yaml.parse(text, Loader=_SAFE)):
+        mark: Any = event.start_mark
         if isinstance(event, yaml.CollectionStartEvent):
             level += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             level -= 1
         elif isinstance(event, yaml.ScalarEvent) and event.implicit[0] and _LONG_NUMBER.fullmatch(event.value):
-            raise ParserError(None, None, "a number of more digits than any has", event.start_mark)
+            raise ParserError(None, None, "a number of more digits than any has", mark)
         if level > LEVELS or number > EVENTS:
-            raise ParserError(None, None, f"more than {LEVELS} levels or {EVENTS} values", event.start_mark)
+            raise ParserError(None, None, f"more than {LEVELS} levels or {EVENTS} values", mark)
