@@ -117,6 +117,11 @@ class PlannedLlamaCpp(PlannedEngine):
             raise ServeConfigError(
                 f"vllm_serve_from_hub: {self.title} serves from the model store here; leave the variable out"
             )
+        if serving.settings.vllm_serve_media_domains:
+            raise ServeConfigError(
+                f"vllm_serve_media_domains: {self.title} takes no media here, since it would fetch whatever URL a "
+                "request names; leave the variable out, or serve with vLLM"
+            )
         config: dict[str, Any] = {
             "model": serving.model_path,
             "host": serving.places.socket,

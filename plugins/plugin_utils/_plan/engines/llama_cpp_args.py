@@ -26,6 +26,11 @@ OWNED: dict[str, str] = {
     **dict.fromkeys(("tensor-split", "ts"), "nothing: layers follow the hosts' memory"),
     **dict.fromkeys(("fit", "fit-target", "fitt", "fit-ctx", "fitc"), "nothing: the memory is planned"),
     "metrics": "nothing: the watchdog reads them",
+    # from inside the cluster, and no option of its own limits that
+    **dict.fromkeys(
+        ("mmproj", "mm", "mmproj-url", "mmu", "mmproj-auto"),
+        "serving_engine: vllm for images (with them this one fetches whatever URL a request names)",
+    ),
     **dict.fromkeys(("offline", "no-ui", "version", "help"), "nothing: it is always so"),
 }
 #: control characters, and what else some reader takes for the end of a line

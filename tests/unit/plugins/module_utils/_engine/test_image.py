@@ -50,6 +50,8 @@ def test_names_of_images(image: str, digest: str, wanted: tuple[str, str, str], 
     [
         ("", "", ["engine_image: ''"]),
         ("Not An Image", "", ["engine_image: 'Not An Image'"]),
+        ("http://mirror.example/vllm:1", "", ["is not the name of an image"]),
+        ("vllm/../../x:1", "", ["is not the name of an image"]),
         ("vllm/vllm-openai", "", ["names no tag", "engine_image_digest"]),
         ("vllm/vllm-openai:latest", "", ["a tag that moves"]),
         ("vllm/vllm-openai:nightly", "", ["a tag that moves"]),

@@ -200,6 +200,7 @@ def test_only_the_head_s_engine_reaches_a_worker_s_port(llama: dict[str, Any]) -
     [
         ({"vllm_serve_api_keys": [{"name": "a", "key": "k" * 40, "tokens_per_minute": 5}]}, "has a limit of tokens"),
         ({"vllm_serve_from_hub": True}, "serves from the model store here"),
+        ({"vllm_serve_media_domains": ["example.org"]}, "takes no media here"),
     ],
 )
 def test_what_the_front_could_not_keep_is_refused(llama: dict[str, Any], given: dict[str, Any], words: str) -> None:

@@ -96,7 +96,7 @@ def test_no_recipe_leads_it_to_programs_files_or_hosts(name: str) -> None:
     assert name.lstrip("-").replace("_", "-") in str(caught.value).replace("_", "-")
 
 
-@pytest.mark.parametrize("name", ["lora", "slot_save_path", "--log-file", "mmproj"])
+@pytest.mark.parametrize("name", ["lora", "slot_save_path", "--log-file", "grammar-file"])
 def test_the_inventory_s_own_word_lets_it_through(name: str) -> None:
     plain = name.lstrip("-").replace("_", "-")
     with pytest.raises(RecipeError, match=rf"vllm_serve_acknowledged: \[{plain}\]"):
