@@ -120,7 +120,7 @@ class PlannedLlamaCpp(PlannedEngine):
         if serving.settings.vllm_serve_media_domains:
             raise ServeConfigError(
                 f"vllm_serve_media_domains: {self.title} takes no media here, since it would fetch whatever URL a "
-                "request names; leave the variable out, or serve with vLLM"
+                "request names; leave the variable out, or serve with another engine"
             )
         config: dict[str, Any] = {
             "model": serving.model_path,

@@ -29,7 +29,7 @@ OWNED: dict[str, str] = {
     # from inside the cluster, and no option of its own limits that
     **dict.fromkeys(
         ("mmproj", "mm", "mmproj-url", "mmu", "mmproj-auto"),
-        "serving_engine: vllm for images (with them this one fetches whatever URL a request names)",
+        "another serving_engine for images (with them this one fetches whatever URL a request names)",
     ),
     **dict.fromkeys(("offline", "no-ui", "version", "help"), "nothing: it is always so"),
 }

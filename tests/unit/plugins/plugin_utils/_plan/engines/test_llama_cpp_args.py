@@ -18,7 +18,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fie
         ({"--rpc": "a:1"}, "vllm_serve_rpc_port"),
         ({"c": 4096}, "vllm_serve_max_model_len"),
         ({"tensor_split": "1,1"}, "layers follow the hosts' memory"),
-        ({"mmproj": "/m/mmproj.gguf"}, "set serving_engine: vllm for images"),
+        ({"mmproj": "/m/mmproj.gguf"}, "set another serving_engine for images"),
         ({"--mmproj_url": "http://h"}, "fetches whatever URL a request names"),
         ({"mm": "/m/mmproj.gguf"}, "fetches whatever URL a request names"),
         ({"threads": [1]}, "holds list; give a flag or one value"),
