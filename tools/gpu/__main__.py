@@ -353,7 +353,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, default=256, help="of an answer")
     parser.add_argument("--prompt", type=int, default=128, help="tokens of a prompt")
     parser.add_argument("--other", default="", help="the cluster that another one is compared with")
-    parser.add_argument("--ways", type=lambda text: text.split(","), default=list(byhand.WAYS), help="whom to ask")
+    ways = list(byhand.WAYS)
+    parser.add_argument(
+        "--ways", type=lambda text: text.replace("-", " ").split(","), default=ways, help="whom to ask; also by-hand"
+    )
     parser.add_argument("--faults", type=lambda text: text.split(","), default=list(FAULTS))
     parser.add_argument("--rounds", type=int, default=2, help="of each fault, or of power-on in variants")
     variants = list(power.VARIANTS)

@@ -98,8 +98,10 @@ def pins(path: Path) -> list[str]:
 
 
 def download(machine: Machine, wanted: Iterable[str], folder: Path) -> None:
-    """pip download for the machine's Python, with this machine's own settings; what is there stays."""
+    """pip download for the machine's Python, with this machine's own settings; what is there is not looked up again."""
     folder.mkdir(parents=True, exist_ok=True)
+    if not (wanted := [pin for pin in wanted if not pinned(folder, [pin])]):
+        return
     words = [f"--platform={tag}" for tag in machine.platforms()]
     words += [f"--python-version={machine.python}", "--implementation=cp", "--only-binary=:all:", "--no-deps"]
     for abi in (f"cp{machine.python.replace('.', '')}", "abi3", "none"):
@@ -194,7 +196,9 @@ def make(described: Path, to: Path, limit: int) -> list[str]:
     machine = Machine.read(described)
     machine.check_lock()
     cache = to / "cache"
-    wheels, controller, trees = cache / "wheels", cache / "controller", cache / f"trees-{machine.arch}"
+    # wheels of a newer machine would not run on an older one
+    wheels, controller = (cache / f"{kind}-{machine.glibc}" for kind in ("wheels", "controller"))
+    trees = cache / f"trees-{machine.arch}"
     trees.mkdir(parents=True, exist_ok=True)
     download(machine, pins(LOCK), wheels)
     known = {re.split("==", pin)[0].lower(): pin for pin in pins(TOP / "requirements" / "dev.txt")}

@@ -36,6 +36,8 @@ PAGE = ("polled", "ours")
 CACHED = ("same", "ours")
 #: this cluster's front proxy, and that of another cluster
 AGAINST = ("ours", "other")
+#: engines of their own; all other ways lead to one engine
+APART = ("by hand", "other")
 #: for all others the watchdog is stopped
 WATCHED = ("ours", "other", "polled", "same", *CHAIN)
 FOLDER = "/tmp/by-hand"
@@ -190,6 +192,13 @@ def beside(site: Site, way: str) -> Iterator[None]:
             yield
 
 
+def seeds(asked: Sequence[str]) -> dict[str, int]:
+    """What each way adds to a round's seed: no engine is asked the same twice, because its prefix cache would answer,
+    and two engines are asked the same, because a drafter guesses some prompts' answers better than others'."""
+    shared = [way for way in asked if way not in APART]
+    return {way: 0 if way in APART else shared.index(way) for way in asked}
+
+
 def pairs(
     site: Site,
     streams: Sequence[int],
@@ -210,14 +219,16 @@ def pairs(
     for way, words in whom.items():
         # graphs and caches are warm before the first round
         ask(sites[way], words, max(streams), 2.0, tokens, prompt=prompt)
+    later = seeds(asked)
     for number in range(rounds):
         for count in streams:
             if any((row["streams"], row["round"]) == (count, number) for row in rows):
                 continue
+            first = len(rows) + 1
             for way in whom if number % 2 == 0 else reversed(whom):
                 with beside(site, way):
-                    # no engine is asked the same twice: its prefix cache would answer
-                    found = ask(sites[way], whom[way], count, seconds, tokens, seed=len(rows) + 1, prompt=prompt)
+                    seed = first + later[way]
+                    found = ask(sites[way], whom[way], count, seconds, tokens, seed=seed, prompt=prompt)
                 rows.append({"streams": count, "round": number, "way": way, **found})
             keep(rows)
             newest = rows[-len(whom) :]

@@ -161,20 +161,25 @@ DOORS: Mapping[str, Cluster] = {
 #: Six layers as wide as those of Llama-3.1-70B, so that several engines fit on one GPU and it sets their steps.
 _WIDE = {**LARGE, "gpu-memory-utilization": 0.03, "kv-cache-memory-bytes": 2 << 30}
 _GUESSED = {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 2, "prompt_lookup_max": 4}
+
+
+def _layers(number: int) -> dict[str, Any]:
+    return {**_WIDE, "hf-overrides": {**LARGE["hf-overrides"], "num_hidden_layers": number}}
+
+
 SHARED: Mapping[str, Cluster] = {
     "page": Cluster((0,), "`auto`, one host, 5.6B", pipeline=1, executor="auto", args=_WIDE, more=_SURE),
+    # as much as two engines of one GPU can hold, so that the GPU sets more of each step
     "guess": Cluster(
         (0,),
-        "`auto`, one host, 5.6B, n-gram speculation",
+        "`auto`, one host, 14.2B, n-gram speculation",
         pipeline=1,
         executor="auto",
-        args={**_WIDE, "speculative-config": _GUESSED},
+        args={**_layers(16), "speculative-config": _GUESSED},
         more=_SURE,
     ),
-    "sray2": Cluster((0, 0), "`ray`, PP=2, both ranks on one GPU", args={**_SMALL, "enforce-eager": False}, more=_SURE),
-    "smp2": Cluster(
-        (0, 0), "`mp`, PP=2, both ranks on one GPU", executor="mp", args={**_SMALL, "enforce-eager": False}, more=_SURE
-    ),
+    "wray2": Cluster((0, 1), "`ray`, PP=2, 10.8B", args=_layers(12)),
+    "wmp2": Cluster((0, 1), "`mp`, PP=2, 10.8B", executor="mp", args=_layers(12)),
 }
 #: what the table of clusters calls them; the others only take faults and load
 TITLES = [

@@ -99,16 +99,24 @@ def large_again(cluster: str) -> tuple[Wave, ...]:
 
 
 def shared() -> tuple[Wave, ...]:
-    """One GPU: what the page costs, speculation, the prefix cache, and executor mp against Ray."""
+    """One GPU holds page (what it costs, prefix cache) or guess (speculation, burn); two: executor mp against Ray."""
     own = "--tokens 128 --cores 10"
+    # two clusters that are compared have all cores, and each the same
+    fair = "--tokens 128 --cores 0"
+    guessed = f"--ways ours,by-hand --streams 1,8 --seconds 5 {own}"
     steps = (
+        Step("guess", "hand", "--cores 10", 150),
+        Step("guess", "byhand", f"--pairs 7 {guessed}", 300),
+        Step("guess", "burn", "", 150),
+        Step("guess", "unhand hand", "--cores 10 --again", 180),
+        Step("guess", "byhand", f"--pairs 14 --again {guessed}", 300),
+        Step("guess", "unhand boot", "--again", 200),
+        Step("wmp2", "against", f"--other wray2 --pairs 6 --streams 1,8,64 --seconds 4 {fair}", 300),
+        Step("wray2", "boot", "", 200),
+        Step("wmp2", "boot", "", 200),
+        Step("wray2", "cache", f"--pairs 6 --streams 1,8 --seconds 4 --prompt 2048 {own}", 200),
         Step("page", "page", f"--pairs 8 --streams 1,8,64 --seconds 5 {own}", 420),
-        Step("guess", "hand", "--cores 10", 120),
-        Step("guess", "byhand", f"--pairs 4 --streams 1,8 --seconds 5 {own}", 240),
-        Step("guess", "against", f"--other page --pairs 3 --streams 1,8 --seconds 4 {own}", 120),
-        Step("smp2", "against", f"--other sray2 --pairs 4 --streams 1,8 --seconds 4 {own}", 150),
-        Step("page", "cache", f"--pairs 3 --streams 1,8 --seconds 4 --prompt 2048 {own}", 120),
-        Step("page", "burn boot", "", 300),
+        Step("page", "cache", f"--pairs 6 --streams 1,8 --seconds 4 --prompt 2048 {own}", 200),
     )
     return (Wave(tuple(one(name, "deploy", "", 480) for name in SHARED)), Wave((steps,)))
 

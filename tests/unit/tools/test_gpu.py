@@ -808,10 +808,31 @@ def test_no_engine_is_asked_the_same_twice_and_the_order_alternates(monkeypatch:
     warm, measured = asked[:2], asked[2:]
     assert warm == [("ours", 8, 0), ("by hand", 8, 0)]
     assert [way for way, _streams, _seed in measured] == [*["ours", "by hand"] * 2, *["by hand", "ours"] * 2]
-    assert len({seed for _way, _streams, seed in asked}) == len(measured) + 1
+    # two engines are asked the same, each of them once
+    for way in ("ours", "by hand"):
+        assert len({seed for one, _streams, seed in asked if one == way}) == len(measured) // 2 + 1
+    assert [seed for _way, _streams, seed in measured[::2]] == [seed for _way, _streams, seed in measured[1::2]]
     # what is there already is not measured again
     byhand.pairs(None, (1, 8), 2, 1.0, 128, rows, lambda _rows: None, told.append, ("ours", "by hand"))  # type: ignore[arg-type]  # a stand-in for the lab
     assert len(rows) == len(measured) == 8
+
+
+def test_ways_to_one_engine_never_ask_it_the_same_and_another_engine_is_asked_as_ours_is() -> None:
+    assert byhand.seeds(byhand.WAYS) == {"ours": 0, "engine": 1, "by hand": 0}
+    assert byhand.seeds(byhand.CHAIN) == {"chain": 0, "socket": 1}
+    assert byhand.seeds(byhand.AGAINST) == {"ours": 0, "other": 0}
+
+
+def test_wheels_that_are_there_are_not_looked_up_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(bundle, "run", lambda argv: asked.append(list(argv)))
+    machine = bundle.Machine("3.12", "x86_64", "2.39", 90, {})
+    (tmp_path / "there-1.0-py3-none-any.whl").touch()
+    bundle.download(machine, ["there==1.0", "gone==2.0"], tmp_path)
+    bundle.download(machine, ["there==1.0"], tmp_path)
+    [words] = asked
+    assert words[-1] == "gone==2.0"
+    assert "there==1.0" not in words
 
 
 def test_a_thin_wheel_has_metadata_and_leads_to_the_machines_own_packages(tmp_path: Path) -> None:
