@@ -456,10 +456,9 @@ def plan_degraded(
 
     Raises RecipeError or SizingError when it cannot be served without one of them.
     """
-    after = int(first.get("vllm_serve_degraded_after") or 0)
+    after, name = int(first.get("vllm_serve_degraded_after") or 0), first.get("vllm_serve_degraded_recipe") or ""
     if after <= 0:
         return {}
-    name = first.get("vllm_serve_degraded_recipe") or ""
     _check_degraded(first, cluster, after, name, whole)
     config, weights, _remark = model_on_controller(name, {**first, "vllm_serve_model": ""}, base)
     plan: dict[str, Any] = {}
@@ -504,7 +503,15 @@ def plan_degraded(
         "model": model,
         "models": models,
         **{key: plan[key] for key in keys},
+        "warnings": _inherited(whole["environment"], plan["environment"], first.get("vllm_serve_env") or {}),
     }
+
+
+def _inherited(whole: Mapping[str, Any], smaller: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
+    """What of the whole recipe alone is there when the smaller one starts; what the user sets is meant for both."""
+    names = ", ".join(sorted({*whole} - {*smaller} - {*own}))
+    words = "does not set them: see that its model serves with them, or set vllm_serve_degraded_after to 0"
+    return [f"vllm_serve_degraded_recipe is started with {names} of the whole recipe, and {words}"] if names else []
 
 
 def _check_environment_of_both(environment: Mapping[str, Any], smaller: Mapping[str, Any]) -> None:
@@ -553,6 +560,7 @@ def plan_whole(
     if serving:
         serving["patience"] = allowed
     if degraded:
+        serving["warnings"] = [*serving["warnings"], *degraded.pop("warnings")]
         serving["degraded"] = degraded
         known = {model["name"] for model in serving["models"]}
         serving["models"] = [

@@ -153,6 +153,30 @@ def test_the_smaller_recipe_is_not_started_with_the_whole_ones_division(
         assert plan_whole(first, cluster, nodes)["degraded"]["pipeline_parallel"] == 2
 
 
+@pytest.mark.parametrize(
+    ("smaller", "own", "told"), [({}, {}, ["MAX_JOBS"]), ({"MAX_JOBS": "4"}, {}, []), ({}, {"MAX_JOBS": "4"}, [])]
+)
+def test_what_the_smaller_recipe_starts_with_and_does_not_set_is_told(
+    tmp_path: Path, smaller: dict[str, str], own: dict[str, str], told: list[str]
+) -> None:
+    (tmp_path / "whole.yml").write_text(json.dumps({**RECIPE, "environment": {"MAX_JOBS": "4"}}))
+    split = {"tensor_parallel": 1, "pipeline_parallel": 2, "why": "x"}
+    (tmp_path / "two.yml").write_text(json.dumps({**RECIPE, "name": "two", "environment": smaller, "split": split}))
+    first, cluster, _fabric, nodes = planned(
+        HOSTS,
+        vllm_serve_recipe="./whole.yml",
+        vllm_serve_env=own,
+        vllm_serve_degraded_recipe="./two.yml",
+        vllm_serve_degraded_after=300,
+        vllm_serve_executor="ray",
+        inventory_dir=str(tmp_path),
+    )
+    serving = plan_whole(first, cluster, nodes)
+    found = [line for line in serving["warnings"] if line.startswith("vllm_serve_degraded_recipe is started with")]
+    assert [line.split()[4] for line in found] == told
+    assert "warnings" not in serving["degraded"]
+
+
 def test_an_option_of_an_image_of_others_is_unknown_here_and_kept() -> None:
     args = {**RECIPE["args"], "gdn-decode-kernel": "b12x", "moe-backend": "theirs", "speculative-config.odd": False}
     plan = resolve({**RECIPE, "args": args}, HOSTS, memory_bytes=120 * GIB)
