@@ -12,6 +12,7 @@ counters that move within a request and those that do not, and above all how eac
 * a worker whose head is gone before it answers ends by SIGPIPE; one that is idle takes the next head
 * a worker has one client: a second head waits for it, and has no HTTP until then
 * no worker at the start: the head aborts
+* a socket's file that is there already: the head ends with 1
 * SIGTERM: idle at once 0; with a request no more connections and, unless it streams, the end waits for the client; a
   second one ends it at once with 1
 
@@ -490,13 +491,18 @@ class UnixServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
 def endpoints(options: dict[str, Any], handler: type[Handler]) -> list[tuple[str, http.server.HTTPServer]]:
     found: list[tuple[str, http.server.HTTPServer]] = []
     for place in options["host"].split(","):
-        if place.endswith(".sock"):
-            if os.path.exists(place):
-                os.unlink(place)
-            found.append((f"unix://{place}", UnixServer(place, handler)))  # type: ignore[arg-type]
-        else:
-            server = http.server.ThreadingHTTPServer((place, options["port"]), handler)
-            found.append((f"http://{place}:{options['port']}", server))
+        try:
+            if place.endswith(".sock"):
+                # one of an earlier program is in its way, though nobody listens there
+                found.append((f"unix://{place}", UnixServer(place, handler)))  # type: ignore[arg-type]
+            else:
+                server = http.server.ThreadingHTTPServer((place, options["port"]), handler)
+                found.append((f"http://{place}:{options['port']}", server))
+        except OSError:
+            where = f"hostname: {place}, port: {options['port']}"
+            log("E", "srv", "start", f"couldn't bind HTTP server socket, {where}")
+            log("E", "srv", "llama_server", "exiting due to HTTP server error")
+            sys.exit(1)
     return found
 
 

@@ -208,6 +208,13 @@ def test_options_and_models_that_are_wrong(bench: Bench, words: list[str], code:
     assert text in bench.log(process)
 
 
+def test_a_socket_that_is_there_is_in_the_way(bench: Bench) -> None:
+    bench.ready().kill()
+    second = bench.head()
+    assert second.wait(PATIENCE) == 1
+    assert "couldn't bind HTTP server socket" in bench.log(second)
+
+
 def test_a_head_without_its_worker_aborts(bench: Bench) -> None:
     head = bench.head("--rpc", "127.0.0.1:1")
     assert head.wait(PATIENCE) == -signal.SIGABRT

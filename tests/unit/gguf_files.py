@@ -16,6 +16,10 @@ _HEADER = Path(__file__).parents[1] / "fixtures" / "gguf" / "smollm2-135m-instru
 _F32, _Q4_1 = (0, 1, 4), (3, 32, 20)
 
 
+class Signed(int):
+    """A number that is written as one with a sign."""
+
+
 def text(value: str | bytes) -> bytes:
     raw = value.encode() if isinstance(value, str) else value
     return struct.pack("<Q", len(raw)) + raw
@@ -37,7 +41,7 @@ def value(given: Any) -> bytes:
             + struct.pack("<Q", len(rows))
             + b"".join(row[4:] for row in rows)
         )
-    return struct.pack("<II", 4, given)
+    return struct.pack("<Ii", 5, given) if isinstance(given, Signed) else struct.pack("<II", 4, given)
 
 
 def tensor(name: str, shape: Sequence[int], kind: int, offset: int) -> bytes:
@@ -88,6 +92,43 @@ def write_gguf(path: Path, fields: Mapping[str, Any], tensors: Mapping[str, tupl
 
 def small_model(path: Path, layers: int = 4, **more: Any) -> Path:
     return write_gguf(path, model_fields(layers, **more), model_tensors(layers))
+
+
+def speaking_model(path: Path, layers: int = 8, words: int = 4096, wide: int = 256, inner: int = 1024) -> Path:
+    """One that llama.cpp itself loads and computes: all parts of each layer and a vocabulary, though of zeros.
+
+    What it says makes no sense, and takes what any model of these sizes takes.
+    """
+    heads, kv_heads = wide // 32, wide // 64
+    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{number:02X}>" for number in range(256))]
+    tokens += ["\u2581", *(f"\u2581word{number}" for number in range(words - len(tokens) - 1))]
+    kinds = [Signed(kind) for kind in (2, 3, 3, *[6] * 256, *[1] * (words - 259))]
+    sizes = {
+        "embedding_length": wide,
+        "feed_forward_length": inner,
+        "attention.head_count": heads,
+        "attention.head_count_kv": kv_heads,
+        "attention.layer_norm_rms_epsilon": 1e-5,
+        "rope.dimension_count": wide // heads,
+        "vocab_size": words,
+    }
+    fields = {
+        **model_fields(layers),
+        **{f"llama.{name}": number for name, number in sizes.items()},
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.scores": [0.0] * words,
+        "tokenizer.ggml.token_type": kinds,
+        **{f"tokenizer.ggml.{name}_token_id": number for number, name in enumerate(("unknown", "bos", "eos"))},
+    }
+    kept = wide // heads * kv_heads
+    parts = {"attn_norm": (wide,), "attn_q": (wide, wide), "attn_k": (wide, kept), "attn_v": (wide, kept)}
+    parts |= {"attn_output": (wide, wide), "ffn_norm": (wide,), "ffn_gate": (wide, inner), "ffn_up": (wide, inner)}
+    parts |= {"ffn_down": (inner, wide)}
+    tensors = {"token_embd.weight": (wide, words), "output_norm.weight": (wide,)}
+    for layer in range(layers):
+        tensors |= {f"blk.{layer}.{name}.weight": shape for name, shape in parts.items()}
+    return write_gguf(path, fields, tensors)
 
 
 def split_model(folder: Path, name: str = "m", layers: int = 4) -> list[Path]:

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What llama.cpp takes of each host's memory for a model in GGUF, and the arguments that pin it.
 
-The rules are those of ggml-org/llama.cpp 0c1e570: ``load_tensors`` (which layer is where), ``llama_context`` and
-``llama_kv_cache`` (the cache of ``--ctx-size``, for all slots, made at the start). Layers go to the workers in their
-order first and to the head last, with the output matrix; the token embedding stays on the head.
+The rules are those of ggml-org/llama.cpp 0c1e570 and 0.7.0: ``load_tensors`` (which layer is where),
+``llama_context`` and ``llama_kv_cache`` (the cache of ``--ctx-size``, for all slots, made at the start). Layers go to
+the workers in their order first and to the head last, with the output matrix; the token embedding stays on the head.
 """
 
 from __future__ import annotations
@@ -169,17 +169,19 @@ class Caches:
         return self.token(layer) * self.cells(layer) + self.state(layer) * self.request.slots
 
 
-def compute_bytes(model: Gguf, request: CacheRequest) -> int:
+def compute_bytes(model: Gguf, request: CacheRequest, devices: int = 1) -> int:
     """Buffers of one step on a host that has layers: the widest tensors that live at once, and the mask.
 
+    Over several devices llama.cpp works on up to four steps at once, and keeps what goes into each of them.
     Measured on CPUs alone (tests hold it against them); on a GPU it is an estimate.
     """
     hidden = _number(model, "embedding_length")
     wide = _per_layer(model, "feed_forward_length", 0, 4 * hidden)
     experts = _number(model, "expert_used_count") * _number(model, "expert_feed_forward_length")
-    numbers = 8 * hidden + 3 * max(wide, experts)
+    numbers = (16 if devices > 1 else 8) * hidden + 3 * max(wide, experts)
     logits = _vocabulary(model) * request.slots
-    return 4 * (request.step * numbers + logits) + 6 * request.step * request.slot_cells
+    mask = (8 if devices > 1 else 6) * request.step * request.slot_cells
+    return 4 * (request.step * numbers + logits) + mask
 
 
 def _vocabulary(model: Gguf) -> int:
@@ -307,7 +309,7 @@ def _shares(
         for host, count in zip(order, spread, strict=True):
             counts[host] = count
     shares: dict[int, HostShare] = {}
-    begin, compute = 0, compute_bytes(model, request)
+    begin, compute = 0, compute_bytes(model, request, len(order))
     for host in order if 0 in order else [*order, 0]:
         here = range(begin, begin + counts[host])
         begin = here.stop

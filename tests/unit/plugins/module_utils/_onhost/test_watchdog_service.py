@@ -417,7 +417,7 @@ def stalled(tmp_path: Path, config: str, signs: Any) -> tuple[service.Service, l
 def hanging(engine: Engine, watchdog: service.Service) -> Iterator[None]:
     """A client that waits for its answer."""
     engine.delay = 30
-    with contextlib.closing(peer.opened(peer.unix(engine.path), 10)) as client:
+    with contextlib.closing(peer.opened(peer.unix(engine.path), 120)) as client:
         client.request("POST", "/v1/completions", "{}")
         try:
             yield
