@@ -17,6 +17,8 @@ import signal
 import subprocess
 from pathlib import Path
 
+import httpx
+import openai
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import peer
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model import gguf, gguf_memory
@@ -129,6 +131,31 @@ def test_a_worker_that_stops_in_a_request_is_named_and_the_group_comes_back(
     async def story(site: Site) -> None:
         lines = await a_worker_stops_in_a_request(Engines(site, monkeypatch, PROGRAMS, model))
         assert "a process of the rank on two is stopped" in lines[-1]
+
+    run(tmp_path, story)
+
+
+def test_the_openai_client_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: Path) -> None:
+    """At the engine itself, without the front proxy."""
+
+    def ask(place: str) -> None:
+        with httpx.Client(transport=httpx.HTTPTransport(uds=place), timeout=300) as through:
+            client = openai.OpenAI(base_url="http://engine/v1", api_key="none", http_client=through, max_retries=0)
+            said = [{"role": "user", "content": "word1"}]
+            reply = client.chat.completions.create(model="m", messages=said, max_tokens=6)
+            assert (reply.choices[0].finish_reason, reply.usage.completion_tokens) == ("length", 6)
+            parts = client.completions.create(model="m", prompt="word1", max_tokens=6, stream=True)
+            assert len([part for part in parts if part.choices]) > 3
+            with pytest.raises(openai.APIStatusError) as refused:
+                client.embeddings.create(model="m", input="word1")
+            assert refused.value.status_code == 501
+
+    async def story(site: Site) -> None:
+        engines = Engines(site, monkeypatch, PROGRAMS, model)
+        for name in HOSTS.values():
+            engines.start(name)
+        await engines.serves()
+        await asyncio.to_thread(ask, str(engines.socket))
 
     run(tmp_path, story)
 
