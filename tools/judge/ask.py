@@ -272,6 +272,7 @@ def prepare() -> None:
     import vllm.model_executor.layers.sparse_attn_indexer as indexer
 
     # a class is looked at here, not in a process of its own, which would import all of vLLM again
+    from vllm import triton_utils
     from vllm.model_executor.models import registry
     from vllm.utils import deep_gemm, flashinfer
 
@@ -282,6 +283,8 @@ def prepare() -> None:
     indexer.has_deep_gemm = deep_gemm.has_deep_gemm = lambda: True
     flashinfer.has_flashinfer_sparse_mla_sm120_config = lambda *args: True
     flashinfer.has_flashinfer_sparse_mla_sm120 = lambda *args: True
+    # one function of Triton that decides a size, and has a place to stand here
+    triton_utils.triton.next_power_of_2 = lambda number: 1 << (number - 1).bit_length()
     _imported = True
 
 
