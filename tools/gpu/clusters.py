@@ -88,7 +88,7 @@ class Cluster:
 EAGER = {"enforce-eager": True}
 #: 28 layers as wide as those of Llama-3.1-70B, whose weights are made on the GPUs: 24.5 billion parameters. So the GPUs
 #: set how long a step takes, as they do on the hosts that this collection is for.
-LARGE = {
+LARGE: dict[str, Any] = {
     "load-format": "dummy",
     "hf-overrides": {"hidden_size": 8192, "intermediate_size": 28672, "num_attention_heads": 64},
 }

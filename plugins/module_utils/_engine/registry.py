@@ -16,7 +16,7 @@ import hashlib
 import http.client
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -179,9 +179,7 @@ class _Registry:
     def _get(url: str, authorization: str) -> tuple[int, http.client.HTTPMessage, bytes]:
         parts = urlsplit(url)
         secure = parts.scheme == "https"
-        connect: Callable[[peer.Deadline], Any] = peer.tcp(
-            parts.hostname or "", parts.port or (443 if secure else 80), secure, verified=True
-        )
+        connect = peer.tcp(parts.hostname or "", parts.port or (443 if secure else 80), secure, verified=True)
         headers = {"Host": parts.netloc, "Accept": ", ".join(KINDS)}
         if authorization:
             headers["Authorization"] = authorization
