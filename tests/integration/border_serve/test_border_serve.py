@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -148,9 +147,13 @@ def test_an_upgrade_by_answers_that_are_none_leaves_what_serves(
 
 
 def test_an_upgrade_reaches_its_change_with_the_lies_on(
-    edge: Edge, given: dict[str, Any], newer: dict[str, Any], tmp_path: Path
+    edge: Edge, given: dict[str, Any], newer: dict[str, Any]
 ) -> None:
+    # a kernel and a driver that no other host has are refused
     edge.lie({"*": {**LIE, "msg": HOSTILE, "proof": HOSTILE}, **node(**FORGED, kernel=HOSTILE, driver=HOSTILE)})
+    refused = edge.play("upgrade", may=KEPT, **{**given, **newer, **PROOF})
+    refused.refused(edge.liar, "kernel", "")
+    edge.lie({"*": {**LIE, "msg": HOSTILE, "proof": HOSTILE}, **node(**FORGED)})
     run = edge.play("upgrade", may=KEPT, **{**given, **newer, **PROOF})
     assert run.rc == 0, run.output
     assert (served(edge), answers(edge)) == ("newer", True)
