@@ -18,7 +18,7 @@ from yaml.parser import ParserError
 #: levels, events (a value is one, a list or dictionary two), and keys of all dictionaries, merged ones each time
 LEVELS, EVENTS, KEYS = 40, 400_000, 200_000
 #: what may become a number, longer than any is
-_LONG_NUMBER = re.compile(r"[-+0-9_:.a-fA-FxXoO]{400,}")
+_LONG_NUMBER = re.compile(r"[-+]?(?:0x[0-9a-fA-F_]{400,}|[0-9][0-9_:.]{400,})")
 #: In C where PyYAML was built with it: a registry has hundreds of recipes.
 _SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
