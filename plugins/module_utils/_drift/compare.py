@@ -16,69 +16,27 @@ from typing import Any
 Difference = Callable[[Mapping[str, Any]], str]
 
 
-def _host_state() -> Difference:
-    from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state import state
-
-    return state.difference
-
-
-def _netplan_apply() -> Difference:
-    from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_change
-
-    return netplan_change.difference
-
-
-def _nccl_conf() -> Difference:
-    from ansible_collections.sparkthor.cluster.plugins.module_utils._network import nccl
-
-    return nccl.difference
-
-
-def _firewall_apply() -> Difference:
-    from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall_host
-
-    return firewall_host.difference
-
-
-def _engine_venv() -> Difference:
-    from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import venv
-
-    return venv.difference
-
-
-def _model_copy() -> Difference:
-    from ansible_collections.sparkthor.cluster.plugins.module_utils._store import recorded
-
-    return recorded.difference
-
-
-def _ray_info() -> Difference:
-    from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray_config, ray_health
-
-    def difference(_arguments: Mapping[str, Any]) -> str:
-        found = ray_health.wait_healthy(ray_config.load_config(ray_config.CONFIG_PATH), 0.0, 5.0, "auto")
-        return "" if found["healthy"] else str(found["reason"])
-
+def difference_of(module: str) -> Difference:
+    """What says in a few words what is not as the arguments of this module want it. KeyError for a module without."""
+    if module == "host_state":
+        from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.state import difference
+    elif module == "netplan_apply":
+        from ansible_collections.sparkthor.cluster.plugins.module_utils._network.netplan_change import difference
+    elif module == "nccl_conf":
+        from ansible_collections.sparkthor.cluster.plugins.module_utils._network.nccl import difference
+    elif module == "firewall_apply":
+        from ansible_collections.sparkthor.cluster.plugins.module_utils._network.firewall_host import difference
+    elif module == "engine_venv":
+        from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.venv import difference
+    elif module == "model_copy":
+        from ansible_collections.sparkthor.cluster.plugins.module_utils._store.recorded import difference
+    elif module == "ray_info":
+        from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.ray_health import difference
+    elif module == "vllm_service":
+        from ansible_collections.sparkthor.cluster.plugins.module_utils._serving.ready import difference
+    else:
+        raise KeyError(module)
     return difference
-
-
-def _vllm_service() -> Difference:
-    from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import ready
-
-    return ready.difference
-
-
-#: by the name of the module whose arguments are compared, what says in a few words what is not as they want it
-DIFFERENCES: Mapping[str, Callable[[], Difference]] = {
-    "host_state": _host_state,
-    "netplan_apply": _netplan_apply,
-    "nccl_conf": _nccl_conf,
-    "firewall_apply": _firewall_apply,
-    "engine_venv": _engine_venv,
-    "model_copy": _model_copy,
-    "ray_info": _ray_info,
-    "vllm_service": _vllm_service,
-}
 
 
 def compare(comparisons: Sequence[Mapping[str, Any]]) -> tuple[list[str], str]:
@@ -102,7 +60,7 @@ def _difference(item: Mapping[str, Any]) -> str:
     if not item.get("module"):
         return ""
     try:
-        return DIFFERENCES[item["module"]]()(item["arguments"])
+        return difference_of(item["module"])(item["arguments"])
     except Exception as error:
         # a comparison that cannot be made is no proof that there is nothing to do
         return str(error) or type(error).__name__

@@ -18,6 +18,7 @@ from typing import Any
 
 from .._lib.deadline import ask_until
 from .._lib.finding import Finding
+from . import ray_config
 from .ray_config import Config, ExpectedNode, read_token
 from .ray_members import Row, View, read_dashboard_nodes, read_dashboard_status, read_engine_view
 from .ray_probe import (
@@ -362,3 +363,9 @@ def wait_healthy(
     start = time.monotonic()
     result: dict[str, Any] = ask_until(question, lambda found: found["healthy"] or is_final(found), wait, interval)
     return {**result, "waited_seconds": round(time.monotonic() - start, 1)}
+
+
+def difference(arguments: Mapping[str, Any]) -> str:
+    """Why the cluster is not healthy now; the module ``ray_info`` wants nothing else."""
+    found = wait_healthy(ray_config.load_config(ray_config.CONFIG_PATH), 0.0, 5.0, "auto")
+    return "" if found["healthy"] else str(found["reason"])

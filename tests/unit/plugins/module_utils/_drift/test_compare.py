@@ -53,7 +53,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         raise KeyError
 
     known = {"same": same, "differs": differs, "broken": broken}
-    monkeypatch.setattr(compare, "DIFFERENCES", {name: lambda found=found: found for name, found in known.items()})
+    monkeypatch.setattr(compare, "difference_of", known.__getitem__)
     return names
 
 
