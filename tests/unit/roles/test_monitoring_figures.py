@@ -52,6 +52,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
         "var/lib/sparkthor/x": "",
         "sys/class/net/p0/mtu": "9000\n",
         **{f"sys/class/net/p0/statistics/{way}_bytes": "7\n" for way in ("rx", "tx")},
+        f"{port}/rate": "200 Gb/sec (4X HDR)\n",
         f"{port}/state": "4: ACTIVE\n",
         **{f"{port}/{counter}": "1\n" for counter in exporter.PORT_COUNTERS},
         exporter.FIREWALL_RULES.lstrip("/"): "",
