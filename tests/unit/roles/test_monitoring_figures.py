@@ -52,6 +52,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
         "var/lib/sparkthor/x": "",
         "sys/class/net/p0/mtu": "9000\n",
         **{f"sys/class/net/p0/statistics/{way}_bytes": "7\n" for way in ("rx", "tx")},
+        "sys/bus/pci/devices/0000:01:00.0/aer_dev_correctable": "TOTAL_ERR_COR 4\n",
         f"{port}/rate": "200 Gb/sec (4X HDR)\n",
         f"{port}/state": "4: ACTIVE\n",
         **{f"{port}/{counter}": "1\n" for counter in exporter.PORT_COUNTERS},
@@ -61,7 +62,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     }.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
-    host = exporter.ExportedHost(str(root), lambda argv: (0, "95.1, 88, 1650, 99, 0x40\n", ""))
+    host = exporter.ExportedHost(str(root), lambda argv: (0, "95.1, 88, 1650, 99, 0x40\n", ""), speeds={"p0": 200})
     host.front.take(b"<190>Nov 22 23:00:00 sparkthor_front: alice mini 200 0.100 5 6")
     engine = engine_figures.common_text("".join(f"{name} 1\n" for name in vllm_names()), registry.DEFAULT.metrics)
     found: dict[str, set[str]] = {line.split()[0]: {"le"} for line in engine.splitlines()}
