@@ -10,23 +10,9 @@ folder=$(realpath -m "${1:?a folder}")
 suite=${2:-sid}
 state=$(mktemp -d)
 trap 'rm -rf "$state"' EXIT
-mkdir -p "$state"/{lists/partial,cache/archives/partial,debs,root,all/lib} "$folder"
-touch "$state/status"
-# from where this machine's own packages come
-mirror=$(apt-get indextargets --format '$(SITE)' | sort -u | grep -v security | head -1)
-echo "deb ${mirror:?apt has no source of packages} $suite main" >"$state/sources.list"
-options=(-qq -o "Dir::State::lists=$state/lists" -o "Dir::State::status=$state/status" -o "Dir::Cache=$state/cache"
-  -o "Dir::Etc::sourcelist=$state/sources.list" -o Dir::Etc::sourceparts=- -o APT::Sandbox::User=root
-  -o Acquire::Languages=none)
-apt-get "${options[@]}" update
-(
-  cd "$state/debs"
-  apt-get "${options[@]}" download llama.cpp-tools llama.cpp-tools-extra libllama0 libggml0 libggml0-backend-rpc \
-    libc6 libgcc-s1 libstdc++6 libgomp1 libssl3t64 zlib1g libzstd1
-)
-for package in "$state"/debs/*.deb; do
-  dpkg-deb -x "$package" "$state/root"
-done
+mkdir -p "$state"/all/lib "$folder"
+"$(dirname "$0")/debian_packages.sh" "$state/root" "$suite" llama.cpp-tools llama.cpp-tools-extra libllama0 libggml0 \
+  libggml0-backend-rpc libc6 libgcc-s1 libstdc++6 libgomp1 libssl3t64 zlib1g libzstd1
 
 libraries=$(dirname "$(ls "$state"/root/usr/lib/*/libc.so.6)")
 cp -L "$libraries"/lib{c,m,gcc_s,stdc++,gomp,ssl,crypto,z,zstd,llama,llama-common,mtmd,ggml,ggml-base}.so.[0-9]* \
@@ -45,11 +31,13 @@ for program in llama-server ggml-rpc-server llama-fit-params; do
   script="#!/bin/sh
 # $program of Debian $suite, unpacked below the first of these folders that takes it
 set -e
+# a folder that is not there, or not ours to write, is no fault: the next one is tried
 for place in \"\${LLAMA_CACHE:-/none}\" \"\${TMPDIR:-/tmp}\"; do
   own=\$place/$name-\$(id -u)
   [ -O \"\$own\" ] && break
   new=\$(mktemp -d \"\$place/.llama-XXXXXX\" 2>/dev/null) || continue
   tail -c +@@@@@ \"\$0\" | head -c $size | tar -xzf - -C \"\$new\"
+  # whoever started at the same time may have been first
   mv -T \"\$new\" \"\$own\" 2>/dev/null || rm -rf \"\$new\"
   break
 done

@@ -6,26 +6,8 @@
 set -euo pipefail
 
 root=$(realpath -m "${1:?a folder}")
-suite=${2:-trixie}
-state=$(mktemp -d)
-trap 'rm -rf "$state"' EXIT
-mkdir -p "$state"/{lists/partial,cache/archives/partial,debs} "$root"
-touch "$state/status"
-# from where this machine's own packages come
-mirror=$(apt-get indextargets --format '$(SITE)' | sort -u | { grep -v security || true; } | head -1)
-echo "deb ${mirror:?apt has no source of packages} $suite main" >"$state/sources.list"
-options=(-qq -o "Dir::State::lists=$state/lists" -o "Dir::State::status=$state/status" -o "Dir::Cache=$state/cache"
-  -o "Dir::Etc::sourcelist=$state/sources.list" -o Dir::Etc::sourceparts=- -o APT::Sandbox::User=root
-  -o Acquire::Languages=none)
-apt-get "${options[@]}" update
-(
-  cd "$state/debs"
-  apt-get "${options[@]}" download nginx libnginx-mod-http-js libquickjs libc6 libcrypt1 libpcre2-8-0 libssl3t64 \
-    zlib1g libzstd1 libxml2 libxslt1.1 liblzma5 libgcrypt20 libgpg-error0
-)
-for package in "$state"/debs/*.deb; do
-  dpkg-deb -x "$package" "$root"
-done
+"$(dirname "$0")/debian_packages.sh" "$root" "${2:-trixie}" nginx libnginx-mod-http-js libquickjs libc6 libcrypt1 \
+  libpcre2-8-0 libssl3t64 zlib1g libzstd1 libxml2 libxslt1.1 liblzma5 libgcrypt20 libgpg-error0
 
 # with its own loader, under the name by which the tests find the process
 libraries=$(dirname "$(ls "$root"/usr/lib/*/libc.so.6)")

@@ -15,6 +15,7 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -203,21 +204,33 @@ def edge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edge]:
     document = {"cluster": {"vars": {"fabric_topology": "direct"}, "children": groups}, "sparks": {}}
     document["sparks"] = {"children": {"cluster": {}}}
     inventory.write_text(yaml.safe_dump(document), encoding="utf-8")
-    try:
-        Lab("border", TOP / ".lab").destroy()
-    except LabError as error:  # it is not there
-        print(f"border: {error}")
-    lab = Lab.create([inventory], home=TOP / ".lab", name="border", subnet=SUBNET, suite="bookworm")
-    try:
+    with lab_of("border", inventory, subnet=SUBNET, suite="bookworm") as lab:
         made = Edge(lab, home)
-        make_a_liar(made)
-        (home / ".ssh").mkdir()
-        (home / ".ssh" / "id_ed25519").write_bytes(SECRET)
-        install(made)
+        set_up(made)
         yield made
+
+
+@contextmanager
+def lab_of(name: str, inventory: Path, **more: Any) -> Iterator[Lab]:
+    """A lab of these tests alone; BORDER_KEEP in the environment leaves it there to be looked at."""
+    try:
+        Lab(name, TOP / ".lab").destroy()
+    except LabError as error:  # it is not there
+        print(f"{name}: {error}")
+    lab = Lab.create([inventory], home=TOP / ".lab", name=name, **more)
+    try:
+        yield lab
     finally:
         if not os.environ.get("BORDER_KEEP"):
             lab.destroy()
+
+
+def set_up(edge: Edge) -> None:
+    """A host that lies, something worth stealing, and the collection."""
+    make_a_liar(edge)
+    (edge.home / ".ssh").mkdir()
+    (edge.home / ".ssh" / "id_ed25519").write_bytes(SECRET)
+    install(edge)
 
 
 def install(edge: Edge) -> None:

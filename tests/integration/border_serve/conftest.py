@@ -13,10 +13,9 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
-from sparklab import Lab, LabError
 
 from tests.integration.border.conftest import TOP
-from tests.integration.border_lab.conftest import SECRET, Edge, install, make_a_liar
+from tests.integration.border_lab.conftest import Edge, lab_of, set_up
 
 NAME = "border-serve"
 #: tools/test.sh runs scenarios beside one another
@@ -28,30 +27,11 @@ def edge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edge]:
     subprocess.run([sys.executable, "lab/engine/image.py"], cwd=TOP, check=True, stdout=subprocess.DEVNULL)
     home = tmp_path_factory.mktemp("home")
     inventory = shutil.copytree(TOP / "inventories/2spark", home / "cluster")
-    try:
-        Lab(NAME, TOP / ".lab").destroy()
-    except LabError as error:  # it is not there
-        print(f"{NAME}: {error}")
-    lab = Lab.create(
-        [inventory],
-        home=TOP / ".lab",
-        name=NAME,
-        subnet=SUBNET,
-        suite="trixie",
-        disk="20G",
-        layers=["docker"],
-    )
-    try:
+    with lab_of(NAME, inventory, subnet=SUBNET, suite="trixie", disk="20G", layers=["docker"]) as lab:
         # of two files of one folder the later one says last where a host is; the secrets lie where a user has them
         told = yaml.safe_load((lab.folder / "inventory.yml").read_text(encoding="utf-8"))
         del told["all"]["vars"]["sparkthor_secrets_dir"]
         (inventory / "lab.yml").write_text(yaml.safe_dump(told), encoding="utf-8")
         made = Edge(lab, home, liar="spark-02", honest="spark-01")
-        make_a_liar(made)
-        (home / ".ssh").mkdir()
-        (home / ".ssh" / "id_ed25519").write_bytes(SECRET)
-        install(made)
+        set_up(made)
         yield made
-    finally:
-        if not os.environ.get("BORDER_KEEP"):
-            lab.destroy()

@@ -19,7 +19,7 @@ import yaml
 from tests.integration.border.conftest import TOP
 from tests.integration.border.lies import FORGED, HOSTILE, LIE, NAMES, SHAPES
 from tests.integration.border_lab.conftest import Edge
-from tests.integration.serve_container.derived import derive
+from tests.integration.serve_container.derived import newer_image
 
 ENGINE = TOP / ".lab/engine"
 ARCHIVE = ENGINE / "image.tar"
@@ -53,11 +53,8 @@ def given() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def newer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """The same engine in an image of another name and ID."""
-    path = tmp_path_factory.mktemp("newer") / "image.tar"
-    derive(ARCHIVE, path, "sparkthor-lab/vllm:newer", {"etc/lab-image": b"newer\n"})
-    yield {"engine_image_archive": str(path)}
-    path.unlink()
+    with newer_image(ARCHIVE, tmp_path_factory.mktemp("newer")) as variables:
+        yield variables
 
 
 def served(edge: Edge) -> str:

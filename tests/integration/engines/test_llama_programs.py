@@ -192,6 +192,7 @@ def test_memory_is_as_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, m
 
 def test_memory_of_one_host_is_what_llama_fit_params_says(model: Path) -> None:
     program = PROGRAMS / "llama-fit-params"
+    # a build of one's own may bring the servers alone
     if not program.exists():
         pytest.skip("the folder has no llama-fit-params")
     words = ["-m", str(model), "-c", "2048", "-np", "1", "--fit-print", "on"]

@@ -15,7 +15,7 @@ import pytest
 from tests.integration.conftest import TOP
 from tests.integration.lifecycle.conftest import Lifecycle
 from tests.integration.serve.conftest import Serving
-from tests.integration.serve_container.derived import GONE, derive
+from tests.integration.serve_container.derived import GONE, derive, newer_image
 
 ARCHIVE = TOP / ".lab/engine/image.tar"
 #: what CPUs of a small machine can promise
@@ -32,11 +32,8 @@ def lifecycle(serving: Serving) -> Lifecycle:
 
 @pytest.fixture(scope="module")
 def newer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """The same engine in an image of another name and ID."""
-    path = tmp_path_factory.mktemp("newer") / "image.tar"
-    derive(ARCHIVE, path, "sparkthor-lab/vllm:newer", {"etc/lab-image": b"newer\n"})
-    yield {"engine_image_archive": str(path)}
-    path.unlink()
+    with newer_image(ARCHIVE, tmp_path_factory.mktemp("newer")) as variables:
+        yield variables
 
 
 def images(lifecycle: Lifecycle) -> set[str]:

@@ -63,7 +63,9 @@ def test_gpus(tmp_path):
 
 
 def test_a_clock_is_held_against_what_a_machine_of_its_kind_reaches(tmp_path):
-    run = lambda _argv: (0, "95.1, 88, 1650, 99, 0x0\n", "")  # noqa: E731
+    def run(_argv):
+        return 0, "95.1, 88, 1650, 99, 0x0\n", ""
+
     assert "sparkthor_gpu_clock_limit_hertz" not in exporter.ExportedHost(str(tmp_path), run).page([])
     page = exporter.ExportedHost(str(tmp_path), run, kind="spark").page([])
     assert 'sparkthor_gpu_clock_limit_hertz{gpu="0"} 2400000000' in page
