@@ -204,7 +204,7 @@ def test_a_small_group_beside_another_is_behind_every_door(doors: Doors, beside:
     with pytest.raises(openai.PermissionDeniedError):
         doors.ask(SINGLE_A, EMBED, NARROW)
     again = doors.play("site.yml")
-    assert (again.rc, set(again.changed.values())) == (0, {0}), (again.failures, again.changed)
+    assert (again.rc, set(again.changed.values())) == (0, {0}), (again.failures, again.changes)
     assert "embed: " in doors.play("playbooks/status.yml").output
 
 
@@ -296,7 +296,7 @@ def test_an_upgrade_that_fails_brings_the_group_beside_another_back(
     assert served_length(doors) == "256"
     assert [doors.ask(SINGLE_A, model) for model in (PAIR, EMBED)] == [PAIR, EMBED]
     again = doors.play("site.yml")
-    assert (again.rc, set(again.changed.values())) == (0, {0}), (again.failures, again.changed)
+    assert (again.rc, set(again.changed.values())) == (0, {0}), (again.failures, again.changes)
 
 
 def test_a_configuration_of_before_stops_a_group_that_came_later(doors: Doors, beside: str) -> None:
@@ -333,7 +333,7 @@ def test_a_recipe_for_the_group_beside_another(doors: Doors, beside: str) -> Non
     assert refused.rc != 0
     assert "with one of pair, single_a, single_b, embed" in " ".join(refused.output.split())
     again = doors.play("playbooks/switch_model.yml", "--extra-vars=recipe=tiny-qwen3 serving_group=embed")
-    assert (again.rc, set(again.changed.values())) == (0, {0}), (again.failures, again.changed)
+    assert (again.rc, set(again.changed.values())) == (0, {0}), (again.failures, again.changes)
 
 
 def test_a_group_that_is_no_longer_beside_another_is_gone(doors: Doors, beside: str) -> None:
