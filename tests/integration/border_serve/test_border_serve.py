@@ -53,8 +53,9 @@ def given() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def newer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    with newer_image(ARCHIVE, tmp_path_factory.mktemp("newer")) as variables:
-        yield variables
+    path = newer_image(ARCHIVE, tmp_path_factory.mktemp("newer"))
+    yield {"engine_image_archive": str(path)}
+    path.unlink()
 
 
 def served(edge: Edge) -> str:

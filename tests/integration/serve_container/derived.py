@@ -9,22 +9,17 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 #: a file of this name in a layer takes the file away that the layers below have
 GONE = ".wh."
 
 
-@contextmanager
-def newer_image(archive: Path, folder: Path) -> Iterator[dict[str, Any]]:
-    """The variables that name the same engine in an image of another name and ID; it is large, and goes at the end."""
+def newer_image(archive: Path, folder: Path) -> Path:
+    """An archive of the same engine as an image of another name and ID."""
     path = folder / "image.tar"
     derive(archive, path, "sparkthor-lab/vllm:newer", {"etc/lab-image": b"newer\n"})
-    yield {"engine_image_archive": str(path)}
-    path.unlink()
+    return path
 
 
 def derive(archive: Path, target: Path, name: str, files: dict[str, bytes]) -> str:

@@ -32,8 +32,9 @@ def lifecycle(serving: Serving) -> Lifecycle:
 
 @pytest.fixture(scope="module")
 def newer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    with newer_image(ARCHIVE, tmp_path_factory.mktemp("newer")) as variables:
-        yield variables
+    path = newer_image(ARCHIVE, tmp_path_factory.mktemp("newer"))
+    yield {"engine_image_archive": str(path)}
+    path.unlink()
 
 
 def images(lifecycle: Lifecycle) -> set[str]:
