@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model import gguf, gguf_memory
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
@@ -169,7 +170,16 @@ class PlannedLlamaCpp(PlannedEngine):
         # it asks workers while it reads its options, and ends where one does not answer
         options = {name: value for name, value in self.config(serving).items() if name != "rpc"}
         # the last one: what stands behind it is not read
-        return ["runuser", "-u", "sparkthor", "--", *program, *llama_cpp_args.words(options), "--version"]
+        words = [*program, *llama_cpp_args.words(options), "--version"]
+        environment = [f"{name}={value}" for name, value in self.environment(serving).items()]
+        # as its unit has it: the same files of options are out of sight, and the same variables lead to others
+        return [
+            *("systemd-run", "--quiet", "--wait", "--pipe", "--collect", "--uid=sparkthor"),
+            f"--property=InaccessiblePaths={' '.join(f'-{path}' for path in self.on_host.hidden)}",
+            *(f"--property=EnvironmentFile=-{path}" for path in (environment_file.FABRIC, environment_file.ENGINE)),
+            # systemd puts variables in place of what follows a dollar sign
+            *(word.replace("$", "$$") for word in ("--", "/usr/bin/env", *environment, *words)),
+        ]
 
     def command(self, serving: Serving) -> list[str]:
         head, worker = self.on_host.programs

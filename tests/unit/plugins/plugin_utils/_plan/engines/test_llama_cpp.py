@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.llama_cpp import LLAMA_CPP
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
@@ -163,6 +164,25 @@ def test_no_file_of_options_is_read_that_nobody_here_wrote(llama: dict[str, Any]
     found = files(plan(llama))
     assert 'XDG_CONFIG_HOME="/etc/sparkthor"' in found["/etc/sparkthor/vllm.env"].splitlines()
     assert "InaccessiblePaths=-/etc/llama.cpp" in found["/etc/systemd/system/sparkthor-vllm.service"].splitlines()
+
+
+def test_its_options_are_tried_as_the_unit_has_them(llama: dict[str, Any]) -> None:
+    llama["sparkthor_cluster"]["serving"]["environment"] = {"A": "two words $5"}
+    found = files(plan(llama))
+    tried = plan(llama)["trial"]
+    run, asked = tried[: tried.index("--")], tried[tried.index("--") + 1 :]
+    assert run[0] == "systemd-run"
+    hidden = [line for line in found["/etc/systemd/system/sparkthor-vllm.service"].splitlines() if "Inaccess" in line]
+    assert [word.removeprefix("--property=") for word in run if "Inaccess" in word] == hidden
+    assert "--uid=sparkthor" in run
+    for path in ("/etc/sparkthor/fabric.env", "/etc/sparkthor/engine.env"):
+        assert f"--property=EnvironmentFile=-{path}" in run
+    program = next(number for number, word in enumerate(asked) if word.endswith("/llama-server"))
+    assert asked[0] == "/usr/bin/env"
+    # systemd takes one dollar sign of two
+    variables = dict(word.replace("$$", "$").split("=", 1) for word in asked[1:program])
+    assert variables == environment_file.parse(found["/etc/sparkthor/vllm.env"])
+    assert (variables["XDG_CONFIG_HOME"], variables["A"]) == ("/etc/sparkthor", "two words $5")
 
 
 def test_a_worker_s_file_knows_no_model(llama: dict[str, Any]) -> None:
