@@ -200,7 +200,8 @@ def fabric_plan(
     netaddr()
     topology = check_topology(topology)
     names = check_hosts(hosts, topology)
-    cages = check_cages(cage, names, topology)
+    resolved_kinds, own_lanes = _kinds_and_lanes(names, topology, checked_mapping("kinds", kinds), lanes)
+    cages = check_cages(cage, names, topology, bool(own_lanes))
     mtu_number, ray_port = check_mtu(mtu), check_ray_port(ray_ports)
     two = len(cages[names[0]]) == 2
     lan, by_management = topology == "lan", topology in BY_MANAGEMENT or two or bool(control_nics)
@@ -208,7 +209,6 @@ def fabric_plan(
     network = t.cast("IPNetwork", None if lan and cidr in (None, "") else check_cidr(cidr))
     management_by_host, nic_by_host = checked_mapping("management", management), checked_mapping("nics", nics)
     override_by_host, head = checked_mapping("fabric_overrides", overrides), _head(ray_head, names)
-    resolved_kinds, own_lanes = _kinds_and_lanes(names, topology, checked_mapping("kinds", kinds), lanes)
     addresses = {host: check_management(host, management_by_host.get(host), by_management) for host in names}
     netdevs = {host: check_netdev(host, nic_by_host.get(host)) for host in names}
     check_management_duplicates(addresses)

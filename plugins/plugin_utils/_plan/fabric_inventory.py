@@ -76,7 +76,7 @@ def fabric_problems(
     if checked == "lan" and not problems:
         attempt(check_no_overrides, by_host)
     elif not problems:
-        cages = attempt(fabric_values.check_cages, cage, names, checked)
+        cages = attempt(fabric_values.check_cages, cage, names, checked, alone)
         if cages is not None:
             rest = (cages, by_host, addresses, places, cabled if alone else ())
             attempt(allot, names, checked, fabric_values.check_cidr(cidr), *rest)

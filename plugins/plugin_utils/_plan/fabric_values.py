@@ -53,20 +53,27 @@ def check_topology(topology: object) -> str:
     return str(topology)
 
 
-def check_cages(cage: object, hosts: Sequence[str], topology: str = "") -> dict[str, tuple[int, ...]]:
-    """The cages of every host, given for all alike or by host: one, or two in the order of the rails."""
+def check_cages(
+    cage: object, hosts: Sequence[str], topology: str = "", thors: bool = False
+) -> dict[str, tuple[int, ...]]:
+    """The cages of every host, given for all alike or by host: one, or two in the order of the rails.
+
+    ``thors``: all hosts are Thors, which have one cage.
+    """
     if isinstance(cage, Mapping):
         by_host = {host: _own_cages(cage.get(host, CAGE), host) for host in hosts}
     else:
         by_host = dict.fromkeys(hosts, _own_cages(cage, ""))
     two = [host for host, cages in by_host.items() if len(cages) == 2]
+    if two and (thors or topology in (*CHAINS, "lan")):
+        what = "a Jetson Thor has one QSFP cage" if thors else f"a {topology} takes no choice of cages"
+        fix = "remove it: a ring and a line use both cages already" if topology in CHAINS else "remove it"
+        fix = "remove it, and name the lanes that are cabled in fabric_lanes" if thors else fix
+        raise FabricError("fabric_cages", list(by_host[two[0]]), what, fix, two[0])
     if two and len(two) < len(by_host):
         one = next(host for host in by_host if host not in two)
-        what = f"{first_names(two)} has two cages and {one} has one"
-        raise FabricError("fabric_cages", what, "all hosts use as many", "set it for the group cluster", one)
-    if two and topology in (*CHAINS, "lan"):
-        fix = "remove it: a ring and a line use both cages already" if topology in CHAINS else "remove it"
-        raise FabricError("fabric_cages", list(by_host[two[0]]), f"a {topology} takes no choice of cages", fix)
+        what = f"all hosts use as many cages, and there are two on {first_names(two)}"
+        raise FabricError("fabric_cages", list(by_host[one]), what, "set it for the group cluster", one)
     return by_host
 
 

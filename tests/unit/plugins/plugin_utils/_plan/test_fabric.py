@@ -436,6 +436,32 @@ def test_lanes_of_hosts_that_have_none_are_refused(topology: str, kind: str) -> 
     assert [one.where for one in told] == ["fabric_lanes"]
 
 
+@pytest.mark.parametrize(("hosts", "topology"), [("tu", "direct"), ("tuv", "switch")])
+def test_thors_alone_have_no_second_cage(hosts: str, topology: str) -> None:
+    line = (
+        "fabric_cages of host t is [0, 1]: a Jetson Thor has one QSFP cage; remove it, and name the lanes that are "
+        "cabled in fabric_lanes"
+    )
+    by_host = {host: [0, 1] for host in hosts}
+    for cages in ([0, 1], by_host):
+        with pytest.raises(fabric.FabricError) as caught:
+            thors(hosts, topology, cage=cages)
+        assert str(caught.value) == line
+    groups = {"ray_head": ["t"], "ray_workers": list(hosts[1:]), "thors": list(hosts)}
+    told = fabric_problems(topology, list(hosts), "10.100.0.0/24", by_host, groups=groups)
+    assert [str(one) for one in told] == [line]
+
+
+@pytest.mark.parametrize(("topology", "words"), [("lan", "remove it"), ("ring", "use both cages already")])
+def test_two_cages_on_some_hosts_are_not_sent_to_all_where_none_may_have_them(topology: str, words: str) -> None:
+    """Two Sparks beside two Thors on a lan: the value for all hosts would be refused as well."""
+    groups = {"ray_head": ["a"], "ray_workers": ["b", "t"]}
+    cages = {"a": [0, 1], "b": [0, 1], "t": 1}
+    (told,) = fabric_problems(topology, ["a", "b", "t"], "10.100.0.0/24", cages, groups=groups)
+    assert str(told).startswith(f"fabric_cages of host a is [0, 1]: a {topology} takes no choice of cages; remove it")
+    assert told.fix.endswith(words)
+
+
 def test_a_thor_beside_a_spark_has_no_fabric_and_none_is_in_a_ring() -> None:
     with pytest.raises(fabric.FabricError, match=r"cannot be part of a direct fabric with other hosts"):
         fabric.fabric_plan(["t", "a"], "direct", "10.100.0.0/24", kinds={"t": "thor", "a": "spark"})

@@ -50,7 +50,7 @@ BAD: list[tuple[str, dict[str, t.Any], str, str]] = [
     ("three cages", {"hosts": AB, "topology": "direct", "cage": [0, 1, 1]}, "fabric_cages", "each once"),
     ("a cage twice", {"hosts": AB, "topology": "direct", "cage": [1, 1]}, "fabric_cages", "each once"),
     ("no cage", {"hosts": AB, "topology": "direct", "cage": []}, "fabric_cages", "each once"),
-    ("cages of one", {"hosts": AB, "topology": "switch", "cage": {"a": [0, 1], "b": 1}}, "fabric_cages", "b has one"),
+    ("cages of one", {"hosts": AB, "topology": "switch", "cage": {"a": [0, 1], "b": 1}}, "fabric_cages", "b is [1]"),
     ("cages of a ring", {"hosts": ABC, "topology": "ring", "cage": [0, 1]}, "fabric_cages", "both cages already"),
     ("cages of a lan", {"hosts": ABC, "topology": "lan", "cage": [0, 1]}, "fabric_cages", "no choice"),
     (
