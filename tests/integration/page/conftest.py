@@ -409,9 +409,7 @@ class Watched:
         page.on("pageerror", lambda error: self.errors.append(str(error)))
 
     def is_well(self) -> None:
-        # a picture is made with a style of its own, which the policy refuses
-        errors = [] if PICTURES else self.errors
-        assert (self.dialogs, self.foreign, errors) == ([], [], [])
+        assert (self.dialogs, self.foreign, self.errors) == ([], [], [])
 
 
 @pytest.fixture(name="tab")

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 import yaml
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.integration.conftest import Cluster
 from tools import browser
@@ -40,15 +40,18 @@ def _chromium() -> Iterator[Browser]:
         made.close()
 
 
-def opened(chromium: Browser, cluster: Cluster) -> tuple[BrowserContext, Page, list[str]]:
-    """A visitor's tab, and what it asked anybody else but the head or tripped over."""
-    context = chromium.new_context(viewport={"width": 1366, "height": 900}, ignore_https_errors=True)
-    page, amiss = context.new_page(), []
+@contextlib.contextmanager
+def visitor(chromium: Browser, cluster: Cluster) -> Iterator[Page]:
+    """A visitor's tab, which asks nobody but the head and trips over nothing."""
+    context, amiss = chromium.new_context(viewport={"width": 1366, "height": 900}, ignore_https_errors=True), []
     own = cluster.endpoint.replace("http://", "https://")
-    page.on("request", lambda request: amiss.append(request.url) if not request.url.startswith(own) else None)
-    page.on("pageerror", lambda error: amiss.append(str(error)))
-    page.goto(f"{own}/console/")
-    return context, page, amiss
+    with contextlib.closing(context):
+        page = context.new_page()
+        page.on("request", lambda request: amiss.append(request.url) if not request.url.startswith(own) else None)
+        page.on("pageerror", lambda error: amiss.append(str(error)))
+        page.goto(f"{own}/console/")
+        yield page
+    assert amiss == []
 
 
 def sign_in(page: Page, key: str) -> None:
@@ -59,12 +62,10 @@ def sign_in(page: Page, key: str) -> None:
 @pytest.fixture(name="anna")
 def _anna(chromium: Browser, cluster: Cluster) -> Iterator[Page]:
     """Signed in by the key that may operate."""
-    context, page, amiss = opened(chromium, cluster)
-    sign_in(page, ANNA)
-    verdict(page, "Serving", LOAD)
-    yield page
-    context.close()
-    assert PICTURES or amiss == []
+    with visitor(chromium, cluster) as page:
+        sign_in(page, ANNA)
+        verdict(page, "Serving", LOAD)
+        yield page
 
 
 def verdict(page: Page, text: str | re.Pattern[str], seconds: float = SOON) -> None:
@@ -117,25 +118,23 @@ def playbook(cluster: Cluster, name: str, *arguments: str, **variables: Any) -> 
 
 
 def test_a_wrong_key_learns_nothing_and_a_right_one_sees_the_cluster(chromium: Browser, cluster: Cluster) -> None:
-    context, page, amiss = opened(chromium, cluster)
-    verdict(page, "Serving", LOAD)
-    for key in ("x" * 30, CHATS):
-        sign_in(page, key)
-        expect(page.get_by_role("alert")).to_contain_text("not known here", timeout=1000 * SOON)
-        assert not [host for host in cluster.hosts if host in page.content()]
-    picture(page, "wrong-key")
-    sign_in(page, ANNA)
-    expect(page.locator("header .key")).to_have_text("anna, may operate", timeout=1000 * SOON)
-    for host in cluster.hosts:
-        expect(page.locator("#hosts")).to_contain_text(host)
-    expect(page.locator("#hosts header")).to_contain_text(f"{len(cluster.hosts)} of {len(cluster.hosts)} answer")
-    # the same kernel, engine and revision on all
-    expect(page.locator(".alike")).to_contain_text(re.compile(r"run the same: .*kernel \d"), timeout=90_000)
-    expect(page.locator(".alike")).to_contain_text(re.compile(r"vllm \d"))
-    expect(page.locator(".alike")).to_contain_text(re.compile(r"model tiny-qwen3 [0-9a-f]{12}"))
-    picture(page, "serving")
-    context.close()
-    assert PICTURES or amiss == []
+    with visitor(chromium, cluster) as page:
+        verdict(page, "Serving", LOAD)
+        for key in ("x" * 30, CHATS):
+            sign_in(page, key)
+            expect(page.get_by_role("alert")).to_contain_text("not known here", timeout=1000 * SOON)
+            assert not [host for host in cluster.hosts if host in page.content()]
+        picture(page, "wrong-key")
+        sign_in(page, ANNA)
+        expect(page.locator("header .key")).to_have_text("anna, may operate", timeout=1000 * SOON)
+        for host in cluster.hosts:
+            expect(page.locator("#hosts")).to_contain_text(host)
+        expect(page.locator("#hosts header")).to_contain_text(f"{len(cluster.hosts)} of {len(cluster.hosts)} answer")
+        # the same kernel, engine and revision on all
+        expect(page.locator(".alike")).to_contain_text(re.compile(r"run the same: .*kernel \d"), timeout=90_000)
+        expect(page.locator(".alike")).to_contain_text(re.compile(r"vllm \d"))
+        expect(page.locator(".alike")).to_contain_text(re.compile(r"model tiny-qwen3 [0-9a-f]{12}"))
+        picture(page, "serving")
 
 
 def test_a_chat_streams_and_is_stopped(anna: Page) -> None:
@@ -157,39 +156,37 @@ def test_a_chat_streams_and_is_stopped(anna: Page) -> None:
 
 
 def test_a_key_that_may_look_is_refused_to_act(chromium: Browser, cluster: Cluster) -> None:
-    context, page, _amiss = opened(chromium, cluster)
-    sign_in(page, cluster.api_key)
-    verdict(page, "Serving")
-    page.get_by_role("button", name="Restart").click()
-    dialog = page.get_by_role("dialog")
-    dialog.get_by_label("Why?").fill("a try")
-    dialog.get_by_role("button", name="Restart the group").click()
-    expect(dialog.get_by_role("alert")).to_contain_text("may look but not operate", timeout=1000 * SOON)
-    picture(page, "refused")
-    dialog.get_by_role("button", name="Leave it").click()
-    assert verdicts(page, lambda _told: True, SOON) == ["Serving"]
-    context.close()
+    with visitor(chromium, cluster) as page:
+        sign_in(page, cluster.api_key)
+        verdict(page, "Serving")
+        page.get_by_role("button", name="Restart").click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_label("Why?").fill("a try")
+        dialog.get_by_role("button", name="Restart the group").click()
+        expect(dialog.get_by_role("alert")).to_contain_text("may look but not operate", timeout=1000 * SOON)
+        picture(page, "refused")
+        dialog.get_by_role("button", name="Leave it").click()
+        assert verdicts(page, lambda _told: True, SOON) == ["Serving"]
 
 
 def test_two_visitors_see_one_drain_and_its_end(anna: Page, chromium: Browser, cluster: Cluster) -> None:
-    context, other, _amiss = opened(chromium, cluster)
-    sign_in(other, cluster.api_key)
-    verdict(other, "Serving")
-    anna.get_by_role("button", name="Drain").click()
-    dialog = anna.get_by_role("dialog")
-    dialog.get_by_label("Why?").fill("a look inside")
-    dialog.get_by_role("button", name="Drain the group").click()
-    for page in (anna, other):
-        verdict(page, re.compile("^Draining"))
-    picture(anna, "draining")
-    # until the watchdog has said so too: a wish for a group that changes meanwhile is refused
-    anna.wait_for_timeout(6000)
-    expect(other.locator("#events")).to_contain_text("a look inside", timeout=1000 * SOON)
-    anna.get_by_role("button", name="Take requests again").click()
-    anna.get_by_role("dialog").get_by_role("button", name="Take requests again the group").click()
-    for page in (anna, other):
-        verdict(page, "Serving")
-    context.close()
+    with visitor(chromium, cluster) as other:
+        sign_in(other, cluster.api_key)
+        verdict(other, "Serving")
+        anna.get_by_role("button", name="Drain").click()
+        dialog = anna.get_by_role("dialog")
+        dialog.get_by_label("Why?").fill("a look inside")
+        dialog.get_by_role("button", name="Drain the group").click()
+        for page in (anna, other):
+            verdict(page, re.compile("^Draining"))
+        picture(anna, "draining")
+        # until the watchdog has said so too: a wish for a group that changes meanwhile is refused
+        anna.wait_for_timeout(6000)
+        expect(other.locator("#events")).to_contain_text("a look inside", timeout=1000 * SOON)
+        anna.get_by_role("button", name="Take requests again").click()
+        anna.get_by_role("dialog").get_by_role("button", name="Take requests again the group").click()
+        for page in (anna, other):
+            verdict(page, "Serving")
 
 
 def test_what_playbooks_found_is_told_by_page_and_status(anna: Page, cluster: Cluster) -> None:
