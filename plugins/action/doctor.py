@@ -135,10 +135,9 @@ class ActionModule(ClusterAction):
             return diagnosis.diagnose(rules, CHECKS, case, logs, profile, planned)
         shared = [rule for rule in rules if rule.area in ("host", "network")]
         findings, notes = diagnosis.diagnose(shared, CHECKS, case, logs, profile, planned)
-        for hosts, cluster in case.parts:
-            part = dataclasses.replace(
-                case, hosts=hosts, cluster=cluster, serves=[serve for serve in case.serves if serve.host in hosts]
-            )
+        for name, hosts, cluster in case.parts:
+            serves = [serve for serve in case.serves if serve.host in hosts]
+            part = dataclasses.replace(case, group=name, hosts=hosts, cluster=cluster, serves=serves)
             of_part, more = diagnosis.diagnose(
                 [rule for rule in rules if rule not in shared],
                 CHECKS,
@@ -261,7 +260,7 @@ class ActionModule(ClusterAction):
             case.cluster, fabric, _warnings = plan_cluster(groups, hosts, hostvars, nodes)
             if names := inventory.named_groups(hostvars, hosts):
                 plans = plan_parts(inventory.parts(groups, names), hostvars, nodes, fabric)
-                case.parts = [(plan["hosts"], plan) for plan in plans.values()]
+                case.parts = [(name, plan["hosts"], plan) for name, plan in plans.items()]
         except ClusterError as error:
             case.plan_error = str(error)
             return

@@ -44,7 +44,6 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     places,
     ray_config,
     ray_health,
-    serving,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 
@@ -213,12 +212,12 @@ class Collector:
             text = self.read(f"/etc/sparkthor/{name}", 64_000)
             if text is not None:
                 texts[name] = self.mask(text)
-        for name, where in (
-            ("hosts", "/etc/hosts"),
-            ("state.json", serving.STATE),
+        listed = [("hosts", "/etc/hosts")]
+        for group in (places.OWN, *map(places.Places, node.names_beside(self.path("/")))):
+            listed.append((group.listed("state.json"), group.state))
             # left by playbooks/stop.yml: what is down then is meant to be
-            *(("maintenance", path) for path in serving.MAINTENANCE),
-        ):
+            listed.extend((group.listed("maintenance"), path) for path in group.maintenance)
+        for name, where in listed:
             text = self.read(where, 64_000)
             if text is not None:
                 texts[name] = self.mask(text)

@@ -29,6 +29,10 @@ class Places:
     def _below(self, folder: str) -> str:
         return f"{folder}/{BESIDE}/{self.name}" if self.name else folder
 
+    def listed(self, file: str) -> str:
+        """A file's name in a listing that has the files of all groups of a host."""
+        return f"{BESIDE}/{self.name}/{file}" if self.name else file
+
     @property
     def etc(self) -> str:
         return self._below(ETC)

@@ -50,8 +50,10 @@ class Case:
     contact: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
     unreadable: dict[str, str] = dataclasses.field(default_factory=dict)
     cluster: Mapping[str, t.Any] | None = None
-    #: hosts and plan of each serving group, where the inventory names some
-    parts: list[tuple[list[str], Mapping[str, t.Any]]] = dataclasses.field(default_factory=list)
+    #: name, hosts and plan of each serving group, where the inventory names some
+    parts: list[tuple[str, list[str], Mapping[str, t.Any]]] = dataclasses.field(default_factory=list)
+    #: the one of them that is judged, or nothing
+    group: str = ""
     fabric: Mapping[str, t.Any] | None = None
     plan_error: str = ""
     #: nobody was asked: there are only the logs that somebody sent

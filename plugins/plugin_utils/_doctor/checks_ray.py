@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.verdict import gib
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import places
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import (
     GIB,
     Case,
@@ -28,6 +29,12 @@ def _flag(argv: Sequence[str], name: str) -> str:
         if key.lstrip("-").replace("-", "_") == name:
             return value
     return ""
+
+
+def _groups(evidence: Evidence) -> list[places.Places]:
+    """The host's own serving group, and those beside it of which it has told anything."""
+    told = (name.split("/") for name in evidence.get("files") or {} if name.startswith(f"{places.BESIDE}/"))
+    return [places.OWN, *map(places.Places, sorted({parts[1] for parts in told if len(parts) == 3}))]
 
 
 def _raylets(evidence: Evidence) -> Iterator[Mapping[str, t.Any]]:
@@ -148,15 +155,22 @@ def ray_unhealthy(case: Case) -> Iterator[Hit]:
 def unit_down(case: Case) -> Iterator[Hit]:
     for host, evidence in hosts_read(case):
         units = evidence.get("units") or {}
-        paused = "maintenance" in (evidence.get("files") or {})
-        for name in (*node.SERVING_UNITS, *node.FRONT_UNITS):
+        files = evidence.get("files") or {}
+        paused = {
+            unit
+            for group in _groups(evidence)
+            if group.listed("maintenance") in files
+            for unit in (group.unit, group.watchdog)
+        }
+        beside = [unit for group in _groups(evidence) if group.name for unit in (group.unit, group.watchdog)]
+        for name in (*node.SERVING_UNITS, *node.FRONT_UNITS, *beside):
             unit = units.get(name) or {}
             if unit.get("LoadState") != "loaded" or unit.get("UnitFileState") not in ("enabled", "static", "linked"):
                 continue
             state, restarts = unit.get("ActiveState", ""), int(unit.get("NRestarts") or 0)
             stuck = state == "activating" and (unit.get("SubState") == "auto-restart" or restarts > 2)
             if state in ("failed", "inactive") or stuck:
-                if paused and name in ("sparkthor-vllm.service", "sparkthor-watchdog.service"):
+                if name in paused:
                     continue
                 how = f"{state} ({unit.get('SubState')}), result {unit.get('Result')}, {restarts} restarts"
                 yield Hit(host, [f"{name} is {how}"], name)
@@ -181,9 +195,12 @@ def memlock_limited(case: Case) -> Iterator[Hit]:
 @check
 def not_serving(case: Case) -> Iterator[Hit]:
     for host, evidence in hosts_read(case):
-        state = json_file(evidence, "state.json")
-        if not state or "maintenance" in (evidence.get("files") or {}):
-            continue
-        old = float(evidence.get("ended") or 0) - float(state.get("updated") or 0) > 60
-        if not old and state.get("state") in ("degraded", "restarting"):
-            yield Hit(host, [str(state.get("line") or state["state"])], "the watchdog")
+        for group in _groups(evidence):
+            state = json_file(evidence, group.listed("state.json"))
+            if not state or group.listed("maintenance") in (evidence.get("files") or {}):
+                continue
+            old = float(evidence.get("ended") or 0) - float(state.get("updated") or 0) > 60
+            if not old and state.get("state") in ("degraded", "restarting"):
+                whose = group.name or case.group
+                where = f"the watchdog of the group {whose}" if whose else "the watchdog"
+                yield Hit(host, [str(state.get("line") or state["state"])], where)

@@ -226,13 +226,20 @@ def _swapped(
             sees_two, this["peer"], this["peer_netdev"]
         ):
             swapped.add(host)
+            fix = (
+                f"swap the two cables at {host}: the one from {that['peer']} belongs in "
+                f"{cage_name(that['netdev'])}, the one from {this['peer']} in {cage_name(this['netdev'])}"
+            )
+            if this["peer"] == that["peer"]:
+                if this["peer"] in swapped:
+                    continue  # both cables go to one host: swapped at both, they would be as wrong as before
+                fix = f"swap the two cables at {host} alone, and leave {this['peer']} as it is"
             problems.append(
                 Finding(
                     "cabling",
                     f"its two cables are swapped: NIC {this['netdev']} is cabled to {sees_one[0][0]} {sees_one[0][1]}, "
                     f"NIC {that['netdev']} to {sees_two[0][0]} {sees_two[0][1]}, the plan wants it the other way",
-                    f"swap the two cables at {host}: the one from {that['peer']} belongs in "
-                    f"{cage_name(that['netdev'])}, the one from {this['peer']} in {cage_name(this['netdev'])}",
+                    fix,
                     host,
                     this["netdev"],
                 )

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import plain
 
 VERSION = 1
 #: a speed below this share of the last one is told, with what changed between the two
@@ -220,7 +221,7 @@ def catalogue_rows(document: Mapping[str, Any], hosts: int, head: str, source: s
 
 def catalogue_text(rows: Sequence[Mapping[str, Any]]) -> str:
     """The rows as they are written into a recipe."""
-    return yaml.safe_dump({"measured": [dict(row) for row in rows]}, sort_keys=False, width=120)
+    return yaml.safe_dump({"measured": plain(rows)}, sort_keys=False, width=120)
 
 
 def check_source(source: str) -> None:

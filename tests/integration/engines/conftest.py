@@ -51,10 +51,10 @@ class Engines(Doors):
         return str(json.loads(told)["state"]) if told else ""
 
     @contextmanager
-    def given(self, group: str, **variables: Any) -> Iterator[None]:
-        """The inventory with these variables of a group."""
-        file: Path = self.cluster.lab.folder / f"{group}.yml"
-        file.write_text(json.dumps({"all": {"children": {group: {"vars": variables}}}}), encoding="utf-8")
+    def given(self, *hosts: str, **variables: Any) -> Iterator[None]:
+        """The inventory with these variables of hosts, which go before those of its groups' files."""
+        file: Path = self.cluster.lab.folder / "given.yml"
+        file.write_text(json.dumps({"all": {"hosts": dict.fromkeys(hosts, variables)}}), encoding="utf-8")
         self.cluster.inventories.append(file)
         try:
             yield

@@ -31,7 +31,7 @@ def inventory(name: str, **more: Any) -> str:
 def test_crossed_lanes_stop_a_run_before_a_change(site: Maker) -> None:
     crossed = {"swap": [["thor-02:mgbe0_0", "thor-02:mgbe1_0"]]}
     pair = site("mol-thor-x", inventory("thors"), 25, wiring=crossed)
-    refused(pair, "thor-01", "NIC mgbe0_0 is cabled to thor-02 mgbe1_0", "move the end")
+    refused(pair, "thor-01", "NIC mgbe0_0 is cabled to thor-02 mgbe1_0", "swap the two cables at thor-01 alone")
     pair.lab.destroy()
     del site.sites["mol-thor-x"]
 

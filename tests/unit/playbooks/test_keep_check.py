@@ -18,7 +18,7 @@ from tests.unit.plays import PLAYBOOKS, plays
 
 WHOLE: dict[str, Any] = {
     **{"groups": {"cluster": ["a", "b"]}, "inventory_hostname": "a", "ansible_play_hosts": ["a", "b"]},
-    **{"ansible_play_hosts_all": ["localhost", "a", "b"], "ansible_run_tags": ["all"], "ansible_skip_tags": []},
+    **{"ansible_play_hosts_all": ["localhost", "a", "b"], "ansible_run_tags": ("all",), "ansible_skip_tags": ()},
     "__doctor_said": {"hosts": {"a": {"state": "read"}, "b": {"state": "away"}}},
 }
 
@@ -41,7 +41,7 @@ def keeping(name: str) -> dict[str, Any]:
         ("doctor", {"ansible_play_hosts_all": ["localhost", "a"]}, False),
         ("drift", {}, True),
         ("drift", {"ansible_play_hosts": ["a"]}, False),
-        ("drift", {"ansible_run_tags": ["firewall"]}, False),
+        ("drift", {"ansible_run_tags": ("firewall",)}, False),
         ("drift", {"ansible_skip_tags": ["engine"]}, False),
     ],
 )

@@ -286,7 +286,14 @@ def test_a_unit_that_runs_is_asked_for_its_present_life_only(tmp_path: Path) -> 
 def test_groups_beside_the_hosts_own_one_are_asked_for_as_well(tmp_path: Path) -> None:
     machine(tmp_path)
     (tmp_path / "etc/sparkthor/beside/embed").mkdir(parents=True)
-    _seen, runs = collect(tmp_path)
+    for name, text in (
+        ("run/sparkthor/beside/embed/state.json", "{}"),
+        ("var/lib/sparkthor/beside/embed/maintenance", "x"),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    seen, runs = collect(tmp_path)
+    assert (seen["files"]["beside/embed/state.json"], seen["files"]["beside/embed/maintenance"]) == ("{}", "x")
     [shown] = [call for call in runs.calls if call[:2] == ["systemctl", "show"]]
     assert shown[-2:] == ["sparkthor-vllm-embed.service", "sparkthor-watchdog-embed.service"]
 

@@ -46,6 +46,33 @@ def degraded(case: Case) -> None:
     ev(case, "a")["files"]["state.json"] = json.dumps(state)
 
 
+def embed(case: Case, state: str, **unit: str) -> None:
+    """A group beside host a's own one."""
+    told = {"state": state, "updated": 1001.0, "line": "no completion for 50 s"}
+    ev(case, "a")["files"]["beside/embed/state.json"] = json.dumps(told)
+    sound = {"LoadState": "loaded", "UnitFileState": "enabled", "ActiveState": "active", "SubState": "running"}
+    ev(case, "a")["units"]["sparkthor-vllm-embed.service"] = {**sound, **unit}
+
+
+def degraded_beside(case: Case) -> None:
+    embed(case, "degraded")
+
+
+def ended_beside(case: Case) -> None:
+    embed(case, "loading", ActiveState="activating", SubState="auto-restart", NRestarts="7", Result="exit-code")
+
+
+def stopped_beside(case: Case) -> None:
+    embed(case, "degraded", ActiveState="inactive", SubState="dead")
+    ev(case, "a")["files"]["beside/embed/maintenance"] = "stopped by playbooks/stop.yml"
+
+
+def paused_and_ended_beside(case: Case) -> None:
+    ended_beside(case)
+    # of the host's own group
+    ev(case, "a")["files"]["maintenance"] = "stopped by playbooks/stop.yml"
+
+
 def ray_lacks_a_node(case: Case) -> None:
     problem = {"code": "node_missing", "node": "b", "cause": "node b is not a member", "fix": "see b"}
     ev(case, "a")["ray"] = {"problems": [problem]}
@@ -58,6 +85,10 @@ def ray_lacks_a_node(case: Case) -> None:
         (unit_in_restart_loop, [("unit-down", ("a",))]),
         (no_on_demand, [("unit-down", ("a",))]),
         (degraded, [("serving-down", ("a",))]),
+        (degraded_beside, [("serving-down", ("a",))]),
+        (ended_beside, [("unit-down", ("a",))]),
+        (stopped_beside, []),
+        (paused_and_ended_beside, [("unit-down", ("a",))]),
         (ray_lacks_a_node, [("ray-node-lost", ("b",))]),
     ],
 )

@@ -276,6 +276,18 @@ def test_two_cables_of_a_pair_of_which_one_is_dark() -> None:
     assert f"host a: NIC {B0} has no carrier" in world.errors()[0]
 
 
+def test_two_crossed_cables_of_a_pair_are_swapped_at_one_of_the_hosts() -> None:
+    """Swapped at both, they would be as wrong as before."""
+    world = World("direct", list("ab"), cage=[0, 1])
+    for host, other in ("ab", "ba"):
+        for netdev, heard_of in ((A0, B0), (A1, B1), (B0, A0), (B1, A1)):
+            world.probes[host]["neighbours"][netdev] = [{"host": other, "netdev": heard_of}]
+    errors = world.errors()
+    assert len(errors) == 1
+    assert errors[0].startswith(f"host a: its two cables are swapped: NIC {A0} is cabled to b {B0}")
+    assert errors[0].endswith("swap the two cables at a alone, and leave b as it is")
+
+
 def peers_up(links: list[dict[str, Any]], hostvars: dict[str, Any]) -> dict[str, bool]:
     return {item["netdev"]: item["peer_up"] for item in cabling_check.with_peers(links, hostvars)}
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.template import trust_as_template
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import measured as recipe_rows
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import bench
 
@@ -175,8 +176,10 @@ def test_what_was_measured_is_a_row_that_a_recipe_takes() -> None:
 
 
 def test_a_row_that_nobody_published_is_none_of_the_catalogue() -> None:
-    rows = bench.catalogue_rows(document(50.0, **{"vllm of a": "0.33.0"}), 1, "a", "")
+    # as a playbook gives it: text that Ansible has marked
+    rows = bench.catalogue_rows(document(50.0, **{"vllm of a": "0.33.0"}), 1, "a", trust_as_template(""))
     assert recipe_rows.problem(rows)[0] == "measured, row 1: source is missing"
+    assert yaml.safe_load(bench.catalogue_text(rows))["measured"] == rows
     assert "note" not in rows[0]
     unknown = bench.catalogue_rows(document(50.0), 1, "a", "https://example.org/mine")
     assert recipe_rows.problem(unknown)[0] == "measured, row 1: engine is missing"
