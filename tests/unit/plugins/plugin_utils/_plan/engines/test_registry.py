@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,33 +58,3 @@ def test_kinds_are_judged_once_they_are_known() -> None:
     cluster["kinds"] = dict.fromkeys(cluster["hosts"], "abacus")
     with pytest.raises(RecipeError, match="vLLM cannot do hosts of kind abacus"):
         plan_serving({**first, "vllm_serve_model": "org/model"}, cluster, nodes, ".")
-
-
-def test_the_page_s_table_says_what_each_engine_can_do() -> None:
-    page = Path(__file__).parents[6] / "docs" / "engines-compared.md"
-    rows = {
-        cells[0].strip("` "): [cell.strip() for cell in cells[1:]]
-        for line in page.read_text(encoding="utf-8").splitlines()
-        if line.startswith("|") and (cells := line.strip("|").split("|"))
-    }
-    for column, engine in enumerate(registry.ENGINES.values()):
-        said = {name: cells[column] for name, cells in rows.items()}
-        can = engine.can
-        assert said["serving_engine"] == f"`{engine.name}`"
-        assert engine.title in said[""]
-        for row, values in (
-            ("engine_runtime", can.runtimes),
-            ("vllm_serve_executor", can.executors),
-            ("models", can.formats),
-        ):
-            assert set(re.findall(r"`(\w+)`", said[row])) == values, (engine.name, row)
-        for row, able in (
-            ("parts of each layer on several hosts", can.tensor),
-            ("whole layers on several hosts", can.pipeline),
-            ("named parsers", can.parsers),
-            ("adapters (LoRA)", can.adapters),
-            ("smaller model while a host is away", can.degraded),
-            ("an image that this collection chooses", bool(engine.image)),
-        ):
-            assert said[row] == ("yes" if able else "no"), (engine.name, row)
-        assert said["which hosts get the model"] == ("all" if can.everywhere else "the head")
