@@ -8,6 +8,8 @@ import re
 from fractions import Fraction
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable
+
 
 class SizingError(ValueError):
     """An input that cannot be planned: which variable, which value, and what to do about it."""
@@ -17,7 +19,8 @@ class SizingError(ValueError):
         self.value = value
         self.problem = problem
         self.fix = fix
-        super().__init__(f"{variable}={value!r}: {problem}. {fix}")
+        # it may name what somebody else wrote, as in a model's file
+        super().__init__(printable(f"{variable}={value!r}: {problem}. {fix}", lines=True))
 
 
 def as_int(variable: str, value: Any, *, minimum: int = 1) -> int:

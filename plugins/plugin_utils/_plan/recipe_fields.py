@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import model_source
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
@@ -89,7 +90,8 @@ class RecipeError(ValueError):
     """One sentence: the recipe, what is wrong, the fix."""
 
     def __init__(self, message: str, kind: str = "file") -> None:
-        super().__init__(message)
+        # it may name what somebody else wrote
+        super().__init__(printable(message, lines=True))
         #: why it is refused, in short: engine, hardware, replicas, arguments, memory, hosts, split, shape or file
         self.kind = kind
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model import gguf
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.gguf import Length, Tensor, read_gguf
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
@@ -38,6 +39,13 @@ def test_the_header_of_a_published_model(tmp_path: Path) -> None:
     assert model.of("attention.head_count_kv") == 3
     assert model.of("no.such.field", 7) == 7
     assert model.tensors["token_embd.weight"] == Tensor((576, 49152), "Q8_0", 49152 * 576 // 32 * 34)
+
+
+def test_a_refusal_commands_no_terminal(tmp_path: Path) -> None:
+    fields = {**model_fields(1), "general.architecture": "x\x1b]52;c;ZXZpbA==\x07\x9b?1049h"}
+    with pytest.raises(SizingError) as caught:
+        read_gguf(str(write_gguf(tmp_path / "m.gguf", fields, model_tensors(1))))
+    assert printable(str(caught.value), lines=True) == str(caught.value)
 
 
 def test_bytes_of_each_layer(tmp_path: Path) -> None:

@@ -11,12 +11,15 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import load, resolve
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 
 from tests.unit.plugins.plugin_utils._plan.minimal_recipe import MINIMAL
 
+#: sets the clipboard of the reader's terminal, and another screen
+OSC = "\x1b]52;c;ZXZpbA==\x07\x9b?1049h"
 MALFORMED: list[tuple[dict[str, Any], str]] = [
     ({"model": ...}, "lacks model"),
     ({"splitt": {}}, "unknown fields splitt. Did you mean split"),
@@ -44,6 +47,13 @@ def test_malformed_recipes(tmp_path: Path, change: dict[str, Any], text: str) ->
     with pytest.raises(RecipeError, match=r"r\.yml") as caught:
         load("r.yml", base=str(tmp_path))
     assert text in str(caught.value)
+
+
+def test_a_refusal_commands_no_terminal(tmp_path: Path) -> None:
+    (tmp_path / "r.yml").write_text(yaml.safe_dump({**MINIMAL, f"x{OSC}": 1}))
+    with pytest.raises(RecipeError) as caught:
+        load("r.yml", base=str(tmp_path))
+    assert printable(str(caught.value), lines=True) == str(caught.value)
 
 
 @pytest.mark.parametrize(
