@@ -218,7 +218,8 @@ def image_sources(cli: str, image: str, path: str) -> list[NcclSource]:
 def image_file(cli: str, container: str, path: str) -> bytes | None:
     with tempfile.TemporaryDirectory() as folder:
         target = os.path.join(folder, "copy")
-        code, _out, _err = run_limited([cli, "cp", f"{container}:{path}", target], 60)
+        # an image of a few bytes may have a file that fills this host's disk
+        code, _out, _err = run_limited(["prlimit", f"--fsize={LIMIT}", cli, "cp", f"{container}:{path}", target], 60)
         # the tool keeps a link as a link: what it names in the image is another file here
         return read_plain(target, LIMIT) if code == 0 and stat.S_ISREG(os.lstat(target).st_mode) else None
 

@@ -92,6 +92,7 @@ def test_images(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch:
     calls = []
 
     def docker(argv: list[str], timeout: float) -> tuple[int, str, str]:
+        argv = argv[argv.index("docker") :]
         calls.append(argv[1])
         if argv[1:3] == ["image", "inspect"]:
             return (0, '["PATH=/bin","NCCL_VERSION=2.30"]\n', "") if argv[-1] == "here:1" else (1, "", "no such image")
@@ -146,8 +147,17 @@ def test_a_link_in_an_image_shows_no_file_of_this_host(tmp_path: Path, monkeypat
     (tmp_path / "hidden").write_text("NCCL_THING=of-root-alone\n")
 
     def docker(argv: list[str], _timeout: float) -> tuple[int, str, str]:
-        os.symlink(tmp_path / "hidden", argv[3])
+        os.symlink(tmp_path / "hidden", argv[-1])
         return 0, "", ""
 
     monkeypatch.setattr(nccl_conf, "run_limited", docker)
     assert nccl_conf.image_file("docker", "c0ffee", "/etc/nccl.conf") is None
+
+
+def test_a_file_in_an_image_does_not_fill_this_host_s_disk(tmp_path: Path) -> None:
+    """A long file of nothing takes a few bytes of an image."""
+    docker = tmp_path / "docker"
+    docker.write_text(f'#!/bin/sh\nhead -c 5000000 /dev/zero > "$3"\nrc=$?\nwc -c < "$3" > {tmp_path}/took\nexit $rc\n')
+    docker.chmod(0o755)
+    assert nccl_conf.image_file(str(docker), "c0ffee", "/etc/nccl.conf") is None
+    assert int((tmp_path / "took").read_text()) <= nccl_conf.LIMIT
