@@ -15,6 +15,7 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.base import EngineOnHost
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import ServeConfigError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_serve import Serving
 
 
@@ -130,9 +131,9 @@ class PlannedEngine(ABC):
     def config(self, serving: Serving) -> dict[str, Any]:
         """Its configuration file (``on_host.config``) here. Raises ServeConfigError, which names the variable."""
 
-    @abstractmethod
     def smaller_config(self, serving: Serving) -> dict[str, Any]:
-        """The same while a host stays away; called only where ``can.degraded``."""
+        """The same while a host stays away; an engine that ``can.degraded`` has one."""
+        raise ServeConfigError(f"vllm_serve_degraded_after: {self.title} has no smaller model; set it to 0")
 
     @abstractmethod
     def environment(self, serving: Serving) -> dict[str, Any]:

@@ -133,9 +133,6 @@ class PlannedLlamaCpp(PlannedEngine):
             config["rpc"] = ",".join(f"{address}:{serving.settings.vllm_serve_rpc_port}" for address in workers)
         return {**config, **dict(sorted(serving.args.items()))}
 
-    def smaller_config(self, serving: Serving) -> dict[str, Any]:
-        raise ServeConfigError(f"vllm_serve_degraded_after: {self.title} has no smaller model; set it to 0")
-
     def environment(self, serving: Serving) -> dict[str, Any]:
         if hidden := sorted(name for name in serving.own_environment if str(name).startswith("LLAMA_ARG_")):
             raise ServeConfigError(

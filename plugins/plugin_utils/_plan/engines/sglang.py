@@ -160,9 +160,6 @@ class PlannedSglang(PlannedEngine):
         }
         return {**config, **dict(sorted(rest.items()))}
 
-    def smaller_config(self, serving: Serving) -> dict[str, Any]:
-        raise ServeConfigError(f"vllm_serve_degraded_after: {self.title} has no smaller model; set it to 0")
-
     def environment(self, serving: Serving) -> dict[str, Any]:
         cache = serving.settings.engine_cache_dir
         shared = {name: folder for name, folder in cache_folders(cache).items() if not name.startswith("VLLM_")}
