@@ -11,7 +11,8 @@ Runs on the controller only.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -30,6 +31,8 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DOCUMENTATION_KEYS = ("description", "version_added", "short_description")
 #: variables of the cluster as a whole, which fabric_values reads and checks in one
 _READ_ELSEWHERE = "fabric_"
+#: results of tasks that are not private to their role
+_REGISTERED = re.compile(r"^ +register: ([a-z]\w*)$", re.MULTILINE)
 #: first words of roles' names that mean nothing else, where a person leaves out the second one (vllm_recipe)
 _FAMILIES = ("vllm_", "ray_", "nccl_", "roce_")
 
@@ -61,15 +64,20 @@ def shortened(text: str) -> str:
 
 
 class RoleSpecs:
-    """``specs``: role → its ``argument_specs`` mapping (entry point → ``{options: …}``)."""
+    """``specs``: role → its ``argument_specs`` mapping (entry point → ``{options: …}``).
 
-    def __init__(self, specs: Mapping[str, Mapping[str, Any]]) -> None:
+    ``results`` are the names under which roles leave what they found: nobody's to set, and there when a play has the
+    roles twice.
+    """
+
+    def __init__(self, specs: Mapping[str, Mapping[str, Any]], results: Iterable[str] = ()) -> None:
         self._options: dict[str, dict[str, Any]] = {}
         self._role: dict[str, str] = {}
         #: those that have a default, which a null takes away
         self._given: set[str] = set()
         self._secret: set[str] = set()
         self._elsewhere: set[str] = set()
+        self._results = frozenset(results)
         families = tuple(name for name in _FAMILIES if any(role.startswith(name) for role in specs))
         self._prefixes = (*(f"{role}_" for role in specs), _READ_ELSEWHERE, *families)
         for role, entry_points in specs.items():
@@ -129,7 +137,7 @@ class RoleSpecs:
                     yield Finding(
                         "argument", shortened(printable(str(error))), "correct it in the inventory", where=where
                     )
-            elif name.startswith(self._prefixes) and name not in self._elsewhere:
+            elif name.startswith(self._prefixes) and name not in self._elsewhere | self._results:
                 what = f"no role has a variable of this name{self._meant(name)}"
                 fix = "correct or remove it (a variable of your own begins with another word)"
                 if (arguments := f"{self._role_of(name)}_args") in self._options:
@@ -208,7 +216,8 @@ def of_collection() -> RoleSpecs:
     specs = {}
     for path in sorted(_ROLES.glob("*/meta/argument_specs.yml")):
         specs[path.parents[1].name] = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)["argument_specs"]
-    return RoleSpecs(specs)
+    tasks = (path.read_text(encoding="utf-8") for path in sorted(_ROLES.glob("*/tasks/*.yml")))
+    return RoleSpecs(specs, [name for text in tasks for name in _REGISTERED.findall(text)])
 
 
 @cache

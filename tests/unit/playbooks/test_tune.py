@@ -166,3 +166,12 @@ def test_what_cannot_be_measured_is_noted_and_the_next_one_starts_anew() -> None
     ]
     assert said(facts["__upgrade_failed"]) is None
     assert facts["__tune_unmeasured"] == ""
+
+
+def test_a_trial_that_is_not_made_shares_no_plan() -> None:
+    """Ansible wants a delegated loop's items before it looks at the conditions of the playbook that imports it."""
+    tasks = yaml.safe_load((PLAYBOOKS.parent / "roles/preflight/tasks/main.yml").read_text(encoding="utf-8"))
+    [share] = [task for task in tasks if task.get("delegate_to") == "{{ item }}"]
+    plan = {"clusters": {"a": {}, "b": {}}}
+    assert said(share["loop"], __preflight_plan=plan) == ["a", "b"]
+    assert said(share["loop"], __preflight_plan={"changed": False, "skipped": True}) == []
