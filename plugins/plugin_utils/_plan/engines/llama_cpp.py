@@ -40,6 +40,10 @@ HEADER = "gguf"
 _EVERY_LAYER = 999
 
 
+#: variables by which it finds files of its own
+_LEADING = ("HOME", "XDG_CACHE_HOME", "LLAMA_CACHE", "XDG_CONFIG_HOME", "GGML_NO_BACKTRACE")
+
+
 class PlannedLlamaCpp(PlannedEngine):
     """One program on each host, built before; models in GGUF."""
 
@@ -168,14 +172,15 @@ class PlannedLlamaCpp(PlannedEngine):
         options = {name: value for name, value in self.config(serving).items() if name != "rpc"}
         # the last one: what stands behind it is not read
         words = [*program, *llama_cpp_args.words(options), "--version"]
-        environment = [f"{name}={value}" for name, value in self.environment(serving).items()]
+        # all users read a command line: of the user's variables, which may hold a secret, it has none but these
+        leading = [f"{name}={value}" for name, value in self.environment(serving).items() if name in _LEADING]
         # as its unit has it: the same files of options are out of sight, and the same variables lead to others
         return [
             *("systemd-run", "--quiet", "--wait", "--pipe", "--collect", "--uid=sparkthor"),
             f"--property=InaccessiblePaths={' '.join(f'-{path}' for path in self.on_host.hidden)}",
             *(f"--property=EnvironmentFile=-{path}" for path in (environment_file.FABRIC, environment_file.ENGINE)),
             # systemd puts variables in place of what follows a dollar sign
-            *(word.replace("$", "$$") for word in ("--", "/usr/bin/env", *environment, *words)),
+            *(word.replace("$", "$$") for word in ("--", "/usr/bin/env", *leading, *words)),
         ]
 
     def command(self, serving: Serving) -> list[str]:

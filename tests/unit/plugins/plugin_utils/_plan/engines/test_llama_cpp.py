@@ -166,8 +166,9 @@ def test_no_file_of_options_is_read_that_nobody_here_wrote(llama: dict[str, Any]
     assert "InaccessiblePaths=-/etc/llama.cpp" in found["/etc/systemd/system/sparkthor-vllm.service"].splitlines()
 
 
-def test_its_options_are_tried_as_the_unit_has_them(llama: dict[str, Any]) -> None:
-    llama["sparkthor_cluster"]["serving"]["environment"] = {"A": "two words $5"}
+def test_its_options_are_tried_as_the_unit_has_them_without_a_secret_on_the_command_line(llama: dict[str, Any]) -> None:
+    given = {"HF_TOKEN": "hf_secret", "LLAMA_CACHE": "/srv/two words $5"}
+    llama["sparkthor_cluster"]["serving"]["environment"] = given
     found = files(plan(llama))
     tried = plan(llama)["trial"]
     run, asked = tried[: tried.index("--")], tried[tried.index("--") + 1 :]
@@ -181,8 +182,9 @@ def test_its_options_are_tried_as_the_unit_has_them(llama: dict[str, Any]) -> No
     assert asked[0] == "/usr/bin/env"
     # systemd takes one dollar sign of two
     variables = dict(word.replace("$$", "$").split("=", 1) for word in asked[1:program])
-    assert variables == environment_file.parse(found["/etc/sparkthor/vllm.env"])
-    assert (variables["XDG_CONFIG_HOME"], variables["A"]) == ("/etc/sparkthor", "two words $5")
+    unit = environment_file.parse(found["/etc/sparkthor/vllm.env"])
+    assert variables == {name: value for name, value in unit.items() if name != "HF_TOKEN"}
+    assert (variables["XDG_CONFIG_HOME"], variables["LLAMA_CACHE"]) == ("/etc/sparkthor", given["LLAMA_CACHE"])
 
 
 def test_a_worker_s_file_knows_no_model(llama: dict[str, Any]) -> None:
