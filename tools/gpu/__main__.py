@@ -219,6 +219,13 @@ def against(run: Run) -> dict[str, Any]:
     return {**in_turns(run, f"against-{name}", byhand.AGAINST, other), "other": name}
 
 
+def guessing(run: Run) -> dict[str, Any]:
+    """The cluster that speculates against vLLM by hand that does not, but for that with the same arguments."""
+    byhand.stop(run.site)
+    byhand.start(run.site, without=["speculative-config"])
+    return in_turns(run, "guessing", byhand.GUESSING)
+
+
 def burn(run: Run) -> dict[str, Any]:
     """Every GPU under load for a minute, beside the engine that idles."""
     return verify(run, "burn", verify_parts="burn")
@@ -332,13 +339,14 @@ STAGES: dict[str, Callable[[Run], dict[str, Any]]] = {
     "page": page,
     "cache": cache,
     "against": against,
+    "guessing": guessing,
     "burn": burn,
     "unhand": unhand,
     "busy": busy,
     "slow": slow,
 }
 #: need a cluster of their own, or are asked for by name
-ASKED = ("chain", "page", "cache", "against", "burn")
+ASKED = ("chain", "page", "cache", "against", "guessing", "burn")
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -36,6 +36,8 @@ PAGE = ("polled", "ours")
 CACHED = ("same", "ours")
 #: this cluster's front proxy, and that of another cluster
 AGAINST = ("ours", "other")
+#: with speculation, and without it
+GUESSING = ("ours", "by hand")
 #: engines of their own; all other ways lead to one engine
 APART = ("by hand", "other")
 #: for all others the watchdog is stopped
@@ -44,6 +46,7 @@ FOLDER = "/tmp/by-hand"
 CONFIG = "/etc/sparkthor/vllm.yaml"
 #: where the unit makes vLLM listen
 SOCKET = "/run/sparkthor/vllm/vllm.sock"
+_GIVEN = ("vllm:generation_tokens_total", "vllm:spec_decode_num_accepted_tokens_total")
 #: ports of its own: for Ray, and for the ranks of executor mp
 RAY_PORT, MASTER_PORT = 7379, 29777
 
@@ -96,15 +99,16 @@ def _run(site: Site, host: str, name: str, script: str, *words: str) -> None:
     site.lab.exec(host, [*unit, "bash", "-eu", f"{FOLDER}/{name}.sh", *words])
 
 
-def start(site: Site) -> float:
-    """The seconds until it answers."""
+def start(site: Site, without: Sequence[str] = ()) -> float:
+    """The seconds until it answers; ``without`` these of the served options."""
     begun = time.monotonic()
     ray = by_ray(site)
     # without Ray each host has its own rank in its own file
     served = {host: json.loads(site.on(host, _READ)) for host in ([site.head] if ray else site.hosts)}
     site.everywhere(_FOLDER)
     for host, own in served.items():
-        text = shlex.quote(json.dumps(config(own, host == site.head)))
+        kept = {key: value for key, value in config(own, host == site.head).items() if key not in without}
+        text = shlex.quote(json.dumps(kept))
         site.on(host, f"echo {text} >{FOLDER}/vllm.yaml; chmod 644 {FOLDER}/vllm.yaml")
     address = _start_ray(site) if ray else ""
     for host in served:
@@ -176,6 +180,24 @@ def ask(
     return found
 
 
+def given(site: Site, way: str) -> tuple[float, float]:
+    """Tokens that this way's engine has answered with, and those of them that its drafter had guessed."""
+    where = f"http://127.0.0.1:{PORT}" if way == "by hand" else f"--unix-socket {SOCKET} http://localhost"
+    sums = dict.fromkeys(_GIVEN, 0.0)
+    host = site.worker if way in CHAIN else site.head
+    for line in site.on(host, f"curl -sf -m 5 {where}/metrics", check=False).splitlines():
+        name = line.partition("{")[0]
+        if name in sums:
+            sums[name] += float(line.split()[-1])
+    return sums[_GIVEN[0]], sums[_GIVEN[1]]
+
+
+def per_step(before: tuple[float, float], after: tuple[float, float]) -> float:
+    """Tokens of one request from one step of the engine: its own, and what was guessed right."""
+    tokens, guessed = (late - early for early, late in zip(before, after, strict=True))
+    return round(tokens / (tokens - guessed), 4) if tokens > guessed else 0.0
+
+
 @contextlib.contextmanager
 def beside(site: Site, way: str) -> Iterator[None]:
     """What goes on while one way is asked."""
@@ -227,8 +249,9 @@ def pairs(
             first = len(rows) + 1
             for way in whom if number % 2 == 0 else reversed(whom):
                 with beside(site, way):
-                    seed = first + later[way]
+                    seed, before = first + later[way], given(sites[way], way)
                     found = ask(sites[way], whom[way], count, seconds, tokens, seed=seed, prompt=prompt)
+                    found["tokens_per_step"] = per_step(before, given(sites[way], way))
                 rows.append({"streams": count, "round": number, "way": way, **found})
             keep(rows)
             newest = rows[-len(whom) :]

@@ -106,11 +106,9 @@ def shared() -> tuple[Wave, ...]:
     guessed = f"--ways ours,by-hand --streams 1,8 --seconds 5 {own}"
     steps = (
         Step("guess", "hand", "--cores 10", 150),
-        Step("guess", "byhand", f"--pairs 7 {guessed}", 300),
-        Step("guess", "burn", "", 150),
-        Step("guess", "unhand hand", "--cores 10 --again", 180),
-        Step("guess", "byhand", f"--pairs 14 --again {guessed}", 300),
-        Step("guess", "unhand boot", "--again", 200),
+        Step("guess", "byhand", f"--pairs 27 {guessed}", 900),
+        Step("guess", "guessing", f"--pairs 8 {guessed}", 400),
+        Step("guess", "unhand burn boot", "--again", 350),
         Step("wmp2", "against", f"--other wray2 --pairs 6 --streams 1,8,64 --seconds 4 {fair}", 300),
         Step("wray2", "boot", "", 200),
         Step("wmp2", "boot", "", 200),

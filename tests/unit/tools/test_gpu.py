@@ -802,6 +802,8 @@ def test_no_engine_is_asked_the_same_twice_and_the_order_alternates(monkeypatch:
     monkeypatch.setattr(byhand, "ask", ask)
     monkeypatch.setattr(byhand, "ways", lambda _site: {way: [way] for way in ("ours", "front", "engine", "by hand")})
     monkeypatch.setattr(byhand, "no_watchdog", lambda _site: contextlib.nullcontext())
+    counted = iter((tokens, 3.0 * tokens / 4) for tokens in range(0, 1600, 100))
+    monkeypatch.setattr(byhand, "given", lambda _site, _way: next(counted))
     rows: list[dict[str, Any]] = []
     told: list[str] = []
     byhand.pairs(None, (1, 8), 2, 1.0, 128, rows, lambda _rows: None, told.append, ("ours", "by hand"))  # type: ignore[arg-type]  # a stand-in for the lab
@@ -815,6 +817,62 @@ def test_no_engine_is_asked_the_same_twice_and_the_order_alternates(monkeypatch:
     # what is there already is not measured again
     byhand.pairs(None, (1, 8), 2, 1.0, 128, rows, lambda _rows: None, told.append, ("ours", "by hand"))  # type: ignore[arg-type]  # a stand-in for the lab
     assert len(rows) == len(measured) == 8
+    assert {row["tokens_per_step"] for row in rows} == {4.0}
+
+
+_COUNTED = """\
+vllm:generation_tokens_created{engine="0",model_name="m"} 1.7e+09
+vllm:generation_tokens_total{engine="0",model_name="m"} 1200.0
+vllm:generation_tokens_total{engine="1",model_name="m"} 300.0
+vllm:spec_decode_num_accepted_tokens_total{engine="0",model_name="m"} 900.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="0"} 400.0
+"""
+
+
+class _Answering:
+    """Hosts of which only the lines that were asked for are kept."""
+
+    head, worker, hosts = "first", "last", ("first", "last")
+
+    def __init__(self, answer: str) -> None:
+        self.answer = answer
+        self.asked: list[tuple[str, str]] = []
+
+    def on(self, host: str, command: str, **_settings: Any) -> str:
+        self.asked.append((host, command))
+        return self.answer
+
+    def everywhere(self, _command: str) -> None:
+        pass
+
+
+def test_what_an_engine_guessed_is_read_where_it_listens() -> None:
+    site: Any = _Answering(_COUNTED)
+    assert byhand.given(site, "by hand") == byhand.given(site, "ours") == byhand.given(site, "chain") == (1500.0, 900.0)
+    assert [host for host, _command in site.asked] == ["first", "first", "last"]
+    assert f":{byhand.PORT}/metrics" in site.asked[0][1]
+    assert byhand.SOCKET in site.asked[1][1]
+    # an engine that does not answer has no figure, and does not end the pairs
+    assert byhand.given(_Answering(""), "ours") == (0.0, 0.0)  # type: ignore[arg-type]  # a stand-in for the lab
+
+
+def test_tokens_of_a_step_are_its_own_and_those_guessed_right() -> None:
+    assert byhand.per_step((1000.0, 500.0), (1400.0, 800.0)) == 4.0
+    assert byhand.per_step((1000.0, 0.0), (1400.0, 0.0)) == 1.0
+    assert byhand.per_step((0.0, 0.0), (0.0, 0.0)) == 0.0
+
+
+def test_vllm_by_hand_starts_without_what_it_is_compared_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    site: Any = _Answering(json.dumps({"model": "/m", "speculative-config": {"method": "ngram"}, "uds": "/run/s"}))
+    for name in ("_run", "_until"):
+        monkeypatch.setattr(byhand, name, lambda *_words, **_more: None)
+    byhand.start(site, without=["speculative-config"])
+    laid = [command for _host, command in site.asked if "vllm.yaml" in command and command.startswith("echo")]
+    assert laid
+    assert all("/m" in command and "speculative" not in command for command in laid)
+    site.asked.clear()
+    byhand.start(site)
+    assert any("ngram" in command for _host, command in site.asked)
 
 
 def test_ways_to_one_engine_never_ask_it_the_same_and_another_engine_is_asked_as_ours_is() -> None:
