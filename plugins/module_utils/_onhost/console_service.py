@@ -5,8 +5,9 @@
 """Answers the page on a head: its state, the engine's log, and wishes of those whose key may operate.
 
 The front proxy asks over a UNIX socket, once a second however many look, and says with whose key and right.  Everything
-is read by one thread every two seconds, other hosts all at once and with a deadline, so that one that hangs delays
-nobody.  What needs root is done by the parent (``console_hands``).
+is read by one thread, every two seconds while somebody looks, else as often as the history needs; other hosts all at
+once and with a deadline, so that one that hangs delays nobody.  What needs root is done by the parent
+(``console_hands``).
 """
 
 from __future__ import annotations
@@ -33,10 +34,13 @@ CONFIG = "/etc/sparkthor/console.json"
 SOCKET = "/run/sparkthor-console/console.sock"
 #: seconds between two rounds, and for the answers of one
 EVERY, PATIENCE = 2.0, 1.5
-#: rounds between two looks into the journal
-JOURNAL_ROUNDS = 5
-#: rounds between two times that the history is kept, and bytes of it
-KEEP_ROUNDS, KEPT_LIMIT = 30, 4_000_000
+#: seconds between two rounds while nobody looks, for each costs every host a question of its GPU; and after the last
+#: question until that is so
+SELDOM, LOOKED_AT = 8.0, 30.0
+#: seconds between two looks into the journal
+JOURNAL_EVERY = 10.0
+#: seconds between two times that the history is kept, and bytes of it
+KEEP_EVERY, KEPT_LIMIT = 60.0, 4_000_000
 #: what survives a restart; its folder is root's
 HISTORY = "/var/lib/sparkthor-console/history.json"
 #: names of the store that are shown
@@ -82,7 +86,7 @@ class ConsoleCollector:
         self._seen: dict[str, dict[str, Any]] = {}
         self._events: list[dict[str, Any]] = []
         self._checks: dict[str, Any] = {}
-        self._rounds = 0
+        self._journal_at, self._kept_at = -JOURNAL_EVERY, time.monotonic()
         if kept is not None:
             with contextlib.suppress(OSError, ValueError):
                 self._history.restore(foreign.parse_object(os.pread(kept, KEPT_LIMIT, 0), most=KEPT_LIMIT))
@@ -107,15 +111,16 @@ class ConsoleCollector:
             {str(one["name"]): (addresses.get(str(one["head"]), ""), _below("/metrics/engine", one)) for one in groups}
         )
         told = self._hands.ask("look")
-        if self._rounds % JOURNAL_ROUNDS == 0:
+        if time.monotonic() - self._journal_at >= JOURNAL_EVERY:
+            self._journal_at = time.monotonic()
             self._events = self._news(told["audit"])
             self._checks = self._hands.ask("checks")
         told_by = {str(one["name"]): beside.get(str(one["name"]), pages.get(str(one["head"]), "")) for one in groups}
         shown = [self._group(one, told_by, engines.get(str(one["name"]), ""), now) for one in groups]
         self._history.add(_points(shown), now)
-        if self._rounds % KEEP_ROUNDS == KEEP_ROUNDS - 1:
+        if time.monotonic() - self._kept_at >= KEEP_EVERY:
+            self._kept_at = time.monotonic()
             self._keep()
-        self._rounds += 1
         head = str(self.config.get("host") or "")
         self.document = {
             "schema": console_state.SCHEMA,
@@ -238,6 +243,7 @@ class Handler(front_socket.FrontHandler):
         if not self._may("view"):
             return
         if path == "/state":
+            self.server.pace.wanted()
             self._answer(200, for_right(self.server.collector.document, self.headers.get(RIGHT) or ""))
         elif path == "/log":
             given = urllib.parse.parse_qs(query)
@@ -298,13 +304,47 @@ def for_right(document: Mapping[str, Any], right: str) -> dict[str, Any]:
     return {**document, "keys": [{"name": "", **both, "limits": {}, "known": False, "blocked": False}]}
 
 
+class Pace:
+    """When the next round is due: soon while somebody looks."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._asked = -LOOKED_AT
+        #: the newest document may be older than who looks would take it for
+        self._seldom = False
+
+    def _watched(self) -> bool:
+        return time.monotonic() - self._asked < LOOKED_AT
+
+    def wanted(self) -> None:
+        """Somebody looks.  After a while without anybody the round that this begins is waited for."""
+        with self._changed:
+            self._asked = time.monotonic()
+            if self._seldom:
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: not self._seldom, 2 * PATIENCE)
+
+    def wait(self, began: float) -> None:
+        """Until the next round is due, where one began at this time of the monotonic clock and has ended now."""
+        with self._changed:
+            self._seldom = False
+            self._changed.notify_all()
+        time.sleep(max(0.2, EVERY - (time.monotonic() - began)))
+        with self._changed:
+            self._seldom = not self._watched()
+            if self._seldom:
+                self._changed.wait_for(self._watched, SELDOM - EVERY)
+
+
 class ConsoleServer(front_socket.FrontSocket):
     #: given before the first question is taken
     collector: ConsoleCollector
     hands: console_hands.ConsoleRemote
+    pace: Pace
 
     def __init__(self, path: str, group: str) -> None:
         super().__init__(path, group, Handler)
+        self.pace = Pace()
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -330,7 +370,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def serve(server: ConsoleServer, hands: console_hands.ConsoleRemote, collector: ConsoleCollector) -> None:
-    """Answer, and look every two seconds, until the root part is gone."""
+    """Answer, and look again and again, until the root part is gone."""
     server.collector, server.hands = collector, hands
     with contextlib.suppress(OSError):
         collector.round()
@@ -338,7 +378,7 @@ def serve(server: ConsoleServer, hands: console_hands.ConsoleRemote, collector: 
         hands.notify(READY)
         began = time.monotonic()
         while True:
-            time.sleep(max(0.2, EVERY - (time.monotonic() - began)))
+            server.pace.wait(began)
             began = time.monotonic()
             collector.round()
             hands.notify(ALIVE)

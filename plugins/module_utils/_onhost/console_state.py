@@ -22,7 +22,7 @@ from .engines import registry
 #: of the document; the page says so where it knows another one
 SCHEMA = 2
 #: seconds between two points of the history, and how many there are: an hour
-STEP, POINTS = 5.0, 720
+STEP, POINTS = 10.0, 360
 #: of a history that is read again
 SERIES = 200
 #: seconds after which the last word of a host or a watchdog is old

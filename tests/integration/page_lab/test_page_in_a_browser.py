@@ -45,12 +45,14 @@ def visitor(chromium: Browser, cluster: Cluster) -> Iterator[Page]:
     """A visitor's tab, which asks nobody but the head and trips over nothing."""
     context, amiss = chromium.new_context(viewport={"width": 1366, "height": 900}, ignore_https_errors=True), []
     own = cluster.endpoint.replace("http://", "https://")
-    with contextlib.closing(context):
+    try:
         page = context.new_page()
         page.on("request", lambda request: amiss.append(request.url) if not request.url.startswith(own) else None)
         page.on("pageerror", lambda error: amiss.append(str(error)))
         page.goto(f"{own}/console/")
         yield page
+    finally:
+        context.close()
     assert amiss == []
 
 

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +87,7 @@ def test_one_document_of_three_groups_and_two_heads(tmp_path: Path, monkeypatch:
 def test_the_history_goes_on_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RUN", "ETC", "LASTING"):
         monkeypatch.setattr(places, name, str(tmp_path))
-    monkeypatch.setattr(console_service, "KEEP_ROUNDS", 2)
+    monkeypatch.setattr(console_service, "KEEP_EVERY", 0.0)
     with open(tmp_path / "history.json", "w+b", buffering=0) as file:
         now = [1000.0]
 
@@ -100,12 +103,12 @@ def test_the_history_goes_on_after_a_restart(tmp_path: Path, monkeypatch: pytest
         first = collector()
         for _round in range(2):
             first.round()
-        now[0] += 20
+        now[0] += 40
         second = collector()
         second.round()
         assert second.document["history"]["series"]["running/a"] == [2.0, None, None, None, 2.0]
         # what is none is begun anew, and a disk that takes nothing costs the history alone
-        form = '{"step": 5.0, "slot": %s, "series": %s}'
+        form = '{"step": 10.0, "slot": %s, "series": %s}'
         for text in (b"", b"{", (form % ('"x"', "{}")).encode(), (form % ("1", '{"a": 1}')).encode()):
             file.seek(0)
             file.truncate()
@@ -165,3 +168,43 @@ def test_who_only_looks_sees_no_name_of_a_key() -> None:
     seen = console_service.for_right(document, "view")
     both = {"name": "", "requests": 4, "refused": 2, "tokens": 10, "limits": {}, "known": False, "blocked": False}
     assert seen == {"keys": [both], "hosts": [1], "jobs": [{"do": "block"}], "events": [{"do": "block"}]}
+
+
+def test_it_looks_seldom_while_nobody_does_and_at_once_when_somebody_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in (("EVERY", 0.2), ("SELDOM", 60.0), ("LOOKED_AT", 0.5)):
+        monkeypatch.setattr(console_service, name, seconds)
+    pace = console_service.Pace()
+    rounds: list[float] = []
+
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            rounds.append(time.monotonic())
+            pace.wait(rounds[-1])
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    time.sleep(1.0)
+    assert len(rounds) == 1
+    # the newest round is of after the question
+    asked = time.monotonic()
+    pace.wanted()
+    assert rounds[-1] >= asked
+    assert time.monotonic() - asked < 1.0
+    # and goes on for as long as somebody looks
+    for _question in range(10):
+        time.sleep(0.1)
+        pace.wanted()
+    assert len(rounds) >= 4
+    time.sleep(1.5)
+    seen = len(rounds)
+    time.sleep(0.5)
+    assert len(rounds) == seen
+    # all who come at once are answered by one round
+    with concurrent.futures.ThreadPoolExecutor(8) as many:
+        list(many.map(lambda _number: pace.wanted(), range(8)))
+    assert len(rounds) == seen + 1
+    over.set()
+    pace.wanted()
+    thread.join(5)

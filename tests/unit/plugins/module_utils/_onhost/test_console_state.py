@@ -75,11 +75,11 @@ def test_rates_begin_anew_with_a_counter() -> None:
 def test_a_history_of_an_hour_with_gaps() -> None:
     history = console_state.History()
     history.add({"a": 1.0}, 0)
-    history.add({"a": 2.0}, 4)
-    history.add({"a": 3.0, "b": 9.0}, 17)
+    history.add({"a": 2.0}, 9)
+    history.add({"a": 3.0, "b": 9.0}, 34)
     assert history.document()["series"] == {"a": [2.0, None, None, 3.0], "b": [9.0]}
     for step in range(console_state.POINTS + 5):
-        history.add({"a": 1.0}, 20 + step * console_state.STEP)
+        history.add({"a": 1.0}, 40 + step * console_state.STEP)
     assert len(history.document()["series"]["a"]) == console_state.POINTS
     # the clock was set back
     history.add({"a": 7.0}, 3)
@@ -130,11 +130,12 @@ def test_why_nothing_is_known_is_said(state: dict[str, Any], problem: str) -> No
 
 def test_a_clock_that_jumps_begins_the_history_anew_and_a_gap_is_a_gap() -> None:
     history = console_state.History()
-    for now in (1000.0, 1015.0, 1015.0 + 5 * console_state.POINTS):
+    later = 1015.0 + console_state.STEP * console_state.POINTS
+    for now in (1000.0, 1015.0, later):
         history.add({"a": now}, now)
-    assert history.document()["series"]["a"] == [1015.0 + 5 * console_state.POINTS]
+    assert history.document()["series"]["a"] == [later]
     history.add({"a": 1.0}, 900.0)
-    history.add({"a": 2.0}, 915.0)
+    history.add({"a": 2.0}, 930.0)
     assert history.document()["series"]["a"] == [1.0, None, None, 2.0]
 
 
