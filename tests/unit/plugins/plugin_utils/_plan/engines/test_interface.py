@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +12,8 @@ import yaml
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import errors_and_others
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry as on_hosts
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import role_specs
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import sharing
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import EngineDemands, PlannedEngine
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import ServeConfigError
 
 from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan, started_by
 
@@ -27,26 +23,6 @@ pytestmark = pytest.mark.parametrize("engine", registry.ENGINES.values(), ids=li
 def served(variables: dict[str, Any], engine: PlannedEngine, **given: Any) -> dict[str, Any]:
     """The role's plan of a host that serves with this engine, with an executor that it has."""
     return plan(started_by(variables, sorted(engine.can.executors)[0]), serving_engine=engine.name, **given)
-
-
-def said_of(engine: PlannedEngine) -> dict[str, str]:
-    """The engine's column of the page that compares them, by row."""
-    page = Path(__file__).parents[6] / "docs" / "engines-compared.md"
-    lines = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
-    column = 1 + list(registry.ENGINES).index(engine.name)
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    return {cells[0].strip("`"): cells[column] for cells in rows}
-
-
-def serves(variables: dict[str, Any], engine: PlannedEngine, name: str, value: Any) -> bool:
-    """Whether the engine takes a value of a variable; False where it is refused by the variable's name."""
-    try:
-        served(variables, engine, **{name: value})
-    except ServeConfigError as error:
-        if name in str(error):
-            return False
-        raise
-    return True
 
 
 def test_it_has_a_file_for_hosts_under_the_same_name(engine: PlannedEngine) -> None:
@@ -114,46 +90,3 @@ def test_its_configuration_names_the_model_that_is_served(engine: PlannedEngine,
     if engine.on_host.config:
         text = found[f"/etc/sparkthor/{engine.on_host.config}"]
         assert engine.on_host.named_model(text) == "/srv/models/a"
-
-
-def test_the_page_s_table_says_what_it_can_do(engine: PlannedEngine) -> None:
-    said, can = said_of(engine), engine.can
-    assert said["serving_engine"] == f"`{engine.name}`"
-    assert engine.title in said[""]
-    for row, values in (
-        ("engine_runtime", can.runtimes),
-        ("vllm_serve_executor", can.executors),
-        ("models", can.formats),
-    ):
-        assert set(re.findall(r"`(\w+)`", said[row])) == values, row
-    for row, able in (
-        ("parts of each layer on several hosts", can.tensor),
-        ("whole layers on several hosts", can.pipeline),
-        ("named parsers", can.parsers),
-        ("adapters (LoRA)", can.adapters),
-        ("smaller model while a host is away", can.degraded),
-        ("an image that this collection chooses", bool(engine.image)),
-    ):
-        assert said[row] == ("yes" if able else "no"), row
-    assert said["which hosts get the model"] == ("all" if can.everywhere else "the head")
-
-
-def test_the_page_s_table_says_what_its_plan_refuses(engine: PlannedEngine, variables: dict[str, Any]) -> None:
-    limited = [{"name": "a", "key": "k" * 40, "tokens_per_minute": 5}]
-    head = {"head": "a", "group": "one", "gpus": {"a": 1}, "serving": {"engine": engine.name}}
-    found = {
-        "several served names": serves(variables, engine, "vllm_serve_served_model_name", ["name", "other"]),
-        "limits of tokens for a key": serves(variables, engine, "vllm_serve_api_keys", limited),
-        "a group beside another on one host": not sharing.refused(head, ["two"], {}),
-    }
-    said = said_of(engine)
-    assert {row: said[row] for row in found} == {row: "yes" if able else "no" for row, able in found.items()}
-
-
-def test_the_page_s_table_says_where_it_listens(engine: PlannedEngine, variables: dict[str, Any]) -> None:
-    on_worker = {**variables, "inventory_hostname": variables["sparkthor_cluster"]["hosts"][1]}
-    (head,), (worker,) = served(variables, engine)["groups"], served(on_worker, engine)["groups"]
-    own = "UNIX socket" if head["socket"].startswith("/") else "guarded loopback port"
-    others = "; workers on a guarded port" if worker["listens"] else ""
-    assert said_of(engine)["listens on"] == own + others
-    assert bool(worker["guard"]) == ("guarded" in own + others)
