@@ -92,6 +92,10 @@ class ConsoleCollector:
                 self._history.restore(foreign.parse_object(os.pread(kept, KEPT_LIMIT, 0), most=KEPT_LIMIT))
         self.document: dict[str, Any] = {"schema": console_state.SCHEMA, "time": wall(), "groups": [], "hosts": []}
 
+    def forget(self) -> None:
+        """Let the next round look at everything, also at what is looked at seldom."""
+        self._journal_at = -JOURNAL_EVERY
+
     def round(self) -> None:
         """One look at everything.  Raises OSError where the root part is gone."""
         now = self._wall()
@@ -324,16 +328,18 @@ class Pace:
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: not self._seldom, 2 * PATIENCE)
 
-    def wait(self, began: float) -> None:
-        """Until the next round is due, where one began at this time of the monotonic clock and has ended now."""
+    def wait(self, began: float) -> bool:
+        """Until the next round is due, where one began at this time of the monotonic clock and has ended now.
+
+        Whether it is for somebody who came after a while without anybody.
+        """
         with self._changed:
             self._seldom = False
             self._changed.notify_all()
         time.sleep(max(0.2, EVERY - (time.monotonic() - began)))
         with self._changed:
             self._seldom = not self._watched()
-            if self._seldom:
-                self._changed.wait_for(self._watched, SELDOM - EVERY)
+            return self._seldom and self._changed.wait_for(self._watched, SELDOM - EVERY)
 
 
 class ConsoleServer(front_socket.FrontSocket):
@@ -378,7 +384,8 @@ def serve(server: ConsoleServer, hands: console_hands.ConsoleRemote, collector: 
         hands.notify(READY)
         began = time.monotonic()
         while True:
-            server.pace.wait(began)
+            if server.pace.wait(began):
+                collector.forget()
             began = time.monotonic()
             collector.round()
             hands.notify(ALIVE)

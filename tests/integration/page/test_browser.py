@@ -238,7 +238,8 @@ def test_what_hosts_and_logs_write_is_text(tab: Watched, cluster: Cluster) -> No
     expect(page.locator("#traffic")).to_contain_text("web")
     expect(page.locator("#traffic")).not_to_contain_text(evil)
     expect(page.locator("#now .fix")).to_contain_text(f"{evil} runs, by {evil}", timeout=15000)
-    expect(page.locator("#events")).to_contain_text(evil)
+    # the journal is looked at each ten seconds
+    expect(page.locator("#events")).to_contain_text(evil, timeout=15000)
     page.locator(".elsewhere summary").click()
     expect(page.locator(".elsewhere")).to_contain_text(f"The store of this host has {evil}.")
     page.locator("#events summary").click()

@@ -175,13 +175,14 @@ def test_it_looks_seldom_while_nobody_does_and_at_once_when_somebody_comes(monke
         monkeypatch.setattr(console_service, name, seconds)
     pace = console_service.Pace()
     rounds: list[float] = []
+    came: list[bool] = []
 
     over = threading.Event()
 
     def look() -> None:
         while not over.is_set():
             rounds.append(time.monotonic())
-            pace.wait(rounds[-1])
+            came.append(pace.wait(rounds[-1]))
 
     thread = threading.Thread(target=look)
     thread.start()
@@ -192,11 +193,13 @@ def test_it_looks_seldom_while_nobody_does_and_at_once_when_somebody_comes(monke
     pace.wanted()
     assert rounds[-1] >= asked
     assert time.monotonic() - asked < 1.0
+    assert came == [True]
     # and goes on for as long as somebody looks
     for _question in range(10):
         time.sleep(0.1)
         pace.wanted()
     assert len(rounds) >= 4
+    assert not any(came[1:])
     time.sleep(1.5)
     seen = len(rounds)
     time.sleep(0.5)
