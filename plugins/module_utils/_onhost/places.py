@@ -30,7 +30,7 @@ class Places:
         return f"{folder}/{BESIDE}/{self.name}" if self.name else folder
 
     def listed(self, file: str) -> str:
-        """A file's name in a listing that has the files of all groups of a host."""
+        """The name of a group's file among the files of all groups of a host."""
         return f"{BESIDE}/{self.name}/{file}" if self.name else file
 
     @property

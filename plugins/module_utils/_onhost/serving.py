@@ -23,20 +23,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from .._lib import command, files, foreign, peer, systemd
-from . import observation, progress
+from . import observation, places, progress
 from .endpoint import endpoint_of
 from .engines import registry
 from .engines.base import EngineOnHost
 
-CONFIG = "/etc/sparkthor/serving.json"
-STATE = "/run/sparkthor/state.json"
-STARTED_WITH = "/run/sparkthor/vllm-started-with.json"
-STARTS = "/run/sparkthor/vllm-starts.json"
-DRAINING = "/run/sparkthor/draining"
+#: of the host's own group
+CONFIG = places.OWN.config
+STATE = places.OWN.state
+STARTED_WITH = places.OWN.started_with
+STARTS = places.OWN.starts
+DRAINING = places.OWN.draining
 #: written by the watchdog: the hosts that the group is started without, and with the smaller recipe
-DEGRADED = "/run/sparkthor/degraded.json"
+DEGRADED = places.OWN.degraded
 #: the first survives a reboot (playbooks/stop.yml), the second is for an hour's work by hand
-MAINTENANCE = ("/var/lib/sparkthor/maintenance", "/run/sparkthor/maintenance")
+MAINTENANCE = places.OWN.maintenance
 #: begins the reason while the host's own group gives way to one that is served on demand
 ASLEEP = "asleep: "
 #: configurations that served, kept by the playbook that saw them serve (_serving/kept.py)

@@ -435,6 +435,28 @@ def fold(findings: Sequence[Diagnosis]) -> list[Diagnosis]:
 Check = Callable[[t.Any], Iterable[Hit]]
 
 
+def _judge(check: Check, case: t.Any) -> tuple[list[Hit], list[str]]:
+    """What a check finds, and on which hosts it failed and why.
+
+    Evidence of a host that is broken, or lies, may have any shape. It must not hide what is found on the others.
+    """
+    try:
+        return list(check(case)), []
+    except Exception as error:
+        told: Mapping[str, t.Any] = getattr(case, "evidence", {})
+        amiss = {}
+        for host in told:
+            try:
+                list(check(dataclasses.replace(case, evidence={host: told[host]})))
+            except Exception as own:
+                amiss[host] = own
+        if not amiss or len(amiss) == len(told):
+            return [], [f": {type(error).__name__}: {error}"]
+    others = {host: seen for host, seen in told.items() if host not in amiss}
+    shown, more = _judge(check, dataclasses.replace(case, evidence=others))
+    return shown, [*(f" on {host}: {type(own).__name__}: {own}" for host, own in amiss.items()), *more]
+
+
 def diagnose(
     rules: Sequence[Rule],
     checks: Mapping[str, Check],
@@ -456,12 +478,8 @@ def diagnose(
     for rule in usable:
         if not rule.check or case is None or (rule.needs_plan and not planned):
             continue
-        try:
-            shown = list(checks[rule.check](case))
-        except Exception as error:
-            # evidence of a broken host may have any shape; one rule that trips must not hide the others
-            notes.append(f"rule {rule.id} could not be judged: {type(error).__name__}: {error}")
-            continue
+        shown, amiss = _judge(checks[rule.check], case)
+        notes += [f"rule {rule.id} could not be judged{why}" for why in amiss]
         hits[rule.id] = [*shown, *hits.get(rule.id, [])]
     findings = [finding for rule in usable for finding in _merge(rule, hits.get(rule.id, ()))]
     folded = fold(findings)

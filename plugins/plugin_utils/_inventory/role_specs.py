@@ -66,8 +66,7 @@ def shortened(text: str) -> str:
 class RoleSpecs:
     """``specs``: role → its ``argument_specs`` mapping (entry point → ``{options: …}``).
 
-    ``results`` are the names under which roles leave what they found: nobody's to set, and there when a play has the
-    roles twice.
+    ``results`` are names that the roles register: they are variables too when a run has the roles twice.
     """
 
     def __init__(self, specs: Mapping[str, Mapping[str, Any]], results: Iterable[str] = ()) -> None:
@@ -77,7 +76,7 @@ class RoleSpecs:
         self._given: set[str] = set()
         self._secret: set[str] = set()
         self._elsewhere: set[str] = set()
-        self._results = frozenset(results)
+        self._results = set(results)
         families = tuple(name for name in _FAMILIES if any(role.startswith(name) for role in specs))
         self._prefixes = (*(f"{role}_" for role in specs), _READ_ELSEWHERE, *families)
         for role, entry_points in specs.items():
@@ -137,7 +136,7 @@ class RoleSpecs:
                     yield Finding(
                         "argument", shortened(printable(str(error))), "correct it in the inventory", where=where
                     )
-            elif name.startswith(self._prefixes) and name not in self._elsewhere | self._results:
+            elif name.startswith(self._prefixes) and name not in self._elsewhere and name not in self._results:
                 what = f"no role has a variable of this name{self._meant(name)}"
                 fix = "correct or remove it (a variable of your own begins with another word)"
                 if (arguments := f"{self._role_of(name)}_args") in self._options:

@@ -30,6 +30,7 @@ from tests.unit.plugins.module_utils._onhost.rank_site import HOSTS, Site, run, 
 from tests.unit.plugins.module_utils._onhost.server_site import (
     WORKERS,
     Engines,
+    a_worker_is_killed,
     a_worker_stops_in_a_request,
     watched,
 )
@@ -82,10 +83,7 @@ def test_the_files_of_the_plan_start_the_group(tmp_path: Path, monkeypatch: pyte
     async def story(site: Site) -> None:
         engines = Engines(site, monkeypatch, PROGRAMS, model)
         engines.start_by_files(tmp_path / "m@1")
-        await engines.serves()
-        os.kill(engines.pid("three"), signal.SIGKILL)
-        assert await site.tasks["one"] == 1
-        assert "rank on three failed" in site.sides["one"].failure
+        await a_worker_is_killed(engines)
 
     run(tmp_path, story)
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 import yaml
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from tests.integration.conftest import Cluster
 from tools import browser
@@ -59,6 +59,15 @@ def visitor(chromium: Browser, cluster: Cluster) -> Iterator[Page]:
 def sign_in(page: Page, key: str) -> None:
     page.get_by_label("API key").fill(key)
     page.get_by_role("button", name="Show the cluster").click()
+
+
+def act(page: Page, name: str, why: str) -> Locator:
+    """Press an action's button, say why and confirm; the dialog."""
+    page.get_by_role("button", name=name).click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Why?").fill(why)
+    dialog.get_by_role("button", name=f"{name} the group").click()
+    return dialog
 
 
 @pytest.fixture(name="anna")
@@ -161,10 +170,7 @@ def test_a_key_that_may_look_is_refused_to_act(chromium: Browser, cluster: Clust
     with visitor(chromium, cluster) as page:
         sign_in(page, cluster.api_key)
         verdict(page, "Serving")
-        page.get_by_role("button", name="Restart").click()
-        dialog = page.get_by_role("dialog")
-        dialog.get_by_label("Why?").fill("a try")
-        dialog.get_by_role("button", name="Restart the group").click()
+        dialog = act(page, "Restart", "a try")
         expect(dialog.get_by_role("alert")).to_contain_text("may look but not operate", timeout=1000 * SOON)
         picture(page, "refused")
         dialog.get_by_role("button", name="Leave it").click()
@@ -175,10 +181,7 @@ def test_two_visitors_see_one_drain_and_its_end(anna: Page, chromium: Browser, c
     with visitor(chromium, cluster) as other:
         sign_in(other, cluster.api_key)
         verdict(other, "Serving")
-        anna.get_by_role("button", name="Drain").click()
-        dialog = anna.get_by_role("dialog")
-        dialog.get_by_label("Why?").fill("a look inside")
-        dialog.get_by_role("button", name="Drain the group").click()
+        act(anna, "Drain", "a look inside")
         for page in (anna, other):
             verdict(page, re.compile("^Draining"))
         picture(anna, "draining")

@@ -193,6 +193,17 @@ def test_what_is_compared_is_what_the_tasks_do(tmp_path: Path) -> None:
         list(role_tasks.calls("vllm_serve", templar, managed))
 
 
+def test_what_waits_for_ranks_of_other_hosts_is_compared_too(tmp_path: Path) -> None:
+    stored = {"vllm_serve_model": "Qwen/Qwen3-8B", "vllm_serve_front_package_manage": False}
+    templar = variables(vllm_serve_executor="mp", **{**secrets(tmp_path), **stored})
+    # before a run no host has a result of its own
+    hosts = {"ansible_play_hosts": ["a", "b"], "hostvars": {"a": {}, "b": {}}}
+    known = {**templar.available_variables, **hosts, "ansible_check_mode": False}
+    calls = [(module, told) for module, told, _own in role_tasks.calls("vllm_serve", templar, known)]
+    assert [module for module, _told in calls] == ["vllm_options", "host_state", "vllm_service", "vllm_service"]
+    assert calls[2][1]["settle"] == 0
+
+
 def test_a_wrong_value_is_named_with_its_variable() -> None:
     with pytest.raises(
         AnsibleError, match=r"'vllm_serve_api_port' is of type str .*http.* cannot be converted to an int"

@@ -131,6 +131,14 @@ async def rounds(own: watchdog_service.Service, until_said: str, most: int = 600
     raise AssertionError(lines[-5:])
 
 
+async def a_worker_is_killed(engines: Engines) -> None:
+    """The group serves, and ends with the reason."""
+    await engines.serves()
+    os.kill(engines.pid("three"), signal.SIGKILL)
+    assert await engines.site.tasks["one"] == 1
+    assert "rank on three failed" in engines.site.sides["one"].failure
+
+
 async def a_worker_stops_in_a_request(engines: Engines) -> list[str]:
     """What the watchdog says from then on until it has the group started anew, which then serves."""
     site = engines.site

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import diagnosis
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import Case
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks import CHECKS
 
-from tests.unit.plugins.plugin_utils._doctor.sound_cluster import ev, found, process, world
+from tests.unit.plugins.plugin_utils._doctor.sound_cluster import RULES, ev, found, process, world
 
 
 def container_memlock(case: Case) -> None:
@@ -76,6 +78,18 @@ def paused_and_ended_beside(case: Case) -> None:
 def ray_lacks_a_node(case: Case) -> None:
     problem = {"code": "node_missing", "node": "b", "cause": "node b is not a member", "fix": "see b"}
     ev(case, "a")["ray"] = {"problems": [problem]}
+
+
+def test_what_a_host_says_hides_nothing_of_another() -> None:
+    case = world()
+    lies = {"state": "degraded", "updated": "yesterday"}
+    for host, state in (("a", lies), ("b", {**lies, "updated": 1001.0, "line": "no completion for 40 s"})):
+        ev(case, host)["files"]["state.json"] = json.dumps(state)
+    findings, notes = diagnosis.diagnose(RULES, CHECKS, case, [], "roce")
+    assert [(one.rule.id, one.touches()) for one in findings] == [("serving-down", {"b"})]
+    assert notes == [
+        "rule serving-down could not be judged on a: ValueError: could not convert string to float: 'yesterday'"
+    ]
 
 
 @pytest.mark.parametrize(
