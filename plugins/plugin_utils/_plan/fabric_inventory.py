@@ -53,7 +53,8 @@ def fabric_problems(
     if problems:
         return problems
     checked = attempt(fabric_values.check_topology, topology)
-    attempt(fabric_values.check_cages, cage, list(cage) if isinstance(cage, Mapping) else [], checked or "")
+    alone = _thors_alone(hosts, groups)
+    attempt(fabric_values.check_cages, cage, list(cage) if isinstance(cage, Mapping) else [], checked or "", alone)
     attempt(fabric_values.check_mtu, mtu)
     attempt(fabric_values.check_patch, nccl_patch)
     places = attempt(fabric_values.check_reserved, reserved)
@@ -62,7 +63,7 @@ def fabric_problems(
     names = attempt(fabric_values.check_hosts, hosts, checked)
     if not (checked == "lan" and cidr in (None, "")):
         attempt(fabric_values.check_cidr, cidr)
-    alone = set((kinds := _asserted_kinds(names or (), groups)).values()) == {"thor"}
+    kinds = _asserted_kinds(names or (), groups)
     cabled = attempt(fabric_values.check_lanes, lanes, checked, kinds.values())
     for host, kind in kinds.items():
         attempt(fabric_values.check_kind, host, kind, checked, alone)
@@ -87,6 +88,11 @@ def _asserted_kinds(hosts: Sequence[str], groups: Mapping[str, Sequence[str]]) -
     """The kind of each host as its group says it, None where none does."""
     kinds = dict.fromkeys(groups.get("thors", ()), "thor") | dict.fromkeys(groups.get("sparks", ()), "spark")
     return {host: kinds.get(host) for host in hosts}
+
+
+def _thors_alone(hosts: t.Any, groups: Mapping[str, Sequence[str]]) -> bool:
+    names = [host for host in hosts if isinstance(host, str)] if isinstance(hosts, (list, tuple)) else []
+    return set(_asserted_kinds(names, groups).values()) == {"thor"}
 
 
 def _stated_address(value: object) -> IPNetwork | None:

@@ -58,17 +58,22 @@ def check_cages(
 ) -> dict[str, tuple[int, ...]]:
     """The cages of every host, given for all alike or by host: one, or two in the order of the rails.
 
-    ``thors``: all hosts are Thors, which have one cage.
+    ``thors``: all hosts are Thors, which have one cage: on what has lanes any choice of it is refused.
     """
+    given = cage if isinstance(cage, Mapping) else {} if cage == CAGE else dict.fromkeys(hosts, cage)
+    if thors and topology in OF_LANES and (chosen := next((host for host in hosts if host in given), "")):
+        value = given[chosen]
+        variable = "fabric_cages" if isinstance(value, (list, tuple)) else "fabric_cage"
+        fix = "remove it, and name the lanes that are cabled in fabric_lanes"
+        raise FabricError(variable, value, "a Jetson Thor has one QSFP cage", fix, chosen)
     if isinstance(cage, Mapping):
         by_host = {host: _own_cages(cage.get(host, CAGE), host) for host in hosts}
     else:
         by_host = dict.fromkeys(hosts, _own_cages(cage, ""))
     two = [host for host, cages in by_host.items() if len(cages) == 2]
-    if two and (thors or topology in (*CHAINS, "lan")):
-        what = "a Jetson Thor has one QSFP cage" if thors else f"a {topology} takes no choice of cages"
+    if two and topology in (*CHAINS, "lan"):
         fix = "remove it: a ring and a line use both cages already" if topology in CHAINS else "remove it"
-        fix = "remove it, and name the lanes that are cabled in fabric_lanes" if thors else fix
+        what = f"a {topology} takes no choice of cages"
         raise FabricError("fabric_cages", list(by_host[two[0]]), what, fix, two[0])
     if two and len(two) < len(by_host):
         one = next(host for host in by_host if host not in two)

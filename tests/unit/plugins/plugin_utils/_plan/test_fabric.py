@@ -436,20 +436,27 @@ def test_lanes_of_hosts_that_have_none_are_refused(topology: str, kind: str) -> 
     assert [one.where for one in told] == ["fabric_lanes"]
 
 
+@pytest.mark.parametrize("value", [[0, 1], [0], 0, 1, 7])
 @pytest.mark.parametrize(("hosts", "topology"), [("tu", "direct"), ("tuv", "switch")])
-def test_thors_alone_have_no_second_cage(hosts: str, topology: str) -> None:
+def test_thors_alone_choose_no_cage(hosts: str, topology: str, value: t.Any) -> None:
     line = (
-        "fabric_cages of host t is [0, 1]: a Jetson Thor has one QSFP cage; remove it, and name the lanes that are "
-        "cabled in fabric_lanes"
+        f"{'fabric_cages' if isinstance(value, list) else 'fabric_cage'} of host t is {value}: a Jetson Thor has one "
+        "QSFP cage; remove it, and name the lanes that are cabled in fabric_lanes"
     )
-    by_host = {host: [0, 1] for host in hosts}
-    for cages in ([0, 1], by_host):
-        with pytest.raises(fabric.FabricError) as caught:
-            thors(hosts, topology, cage=cages)
-        assert str(caught.value) == line
+    by_host = dict.fromkeys(hosts, value)
+    with pytest.raises(fabric.FabricError) as caught:
+        thors(hosts, topology, cage=by_host)
+    assert str(caught.value) == line
     groups = {"ray_head": ["t"], "ray_workers": list(hosts[1:]), "thors": list(hosts)}
     told = fabric_problems(topology, list(hosts), "10.100.0.0/24", by_host, groups=groups)
     assert [str(one) for one in told] == [line]
+    (of_one,) = fabric_problems(topology, list(hosts), "10.100.0.0/24", {"u": value}, groups=groups)
+    assert str(of_one) == line.replace("host t", "host u")
+
+
+def test_thors_on_a_lan_may_keep_a_cage_that_nothing_uses() -> None:
+    groups = {"ray_head": ["t"], "ray_workers": ["u"], "thors": ["t", "u"]}
+    assert fabric_problems("lan", ["t", "u"], cage={"t": 1, "u": 1}, groups=groups) == []
 
 
 @pytest.mark.parametrize(("topology", "words"), [("lan", "remove it"), ("ring", "use both cages already")])
