@@ -62,7 +62,11 @@ class Firewall:
         path = self.params["ruleset"]
         found = next((file["content"] for file in self.params["files"] if file["path"] == path), None)
         if found is None:
-            raise FirewallError(f"ruleset: {path} is none of the files; add it to them")
+            named = ", ".join(file["path"] for file in self.params["files"]) or "nothing"
+            raise FirewallError(
+                f"ruleset is {path}, and files writes {named}: the ruleset must be a file that files writes, so add an "
+                f"item with path: {path} and its template to files, or give ruleset the path of the item that has it"
+            )
         return str(found)
 
     def lasting(self, check: bool) -> HostState:

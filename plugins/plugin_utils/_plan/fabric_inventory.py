@@ -63,8 +63,9 @@ def fabric_problems(
     names = attempt(fabric_values.check_hosts, hosts, checked)
     if not (checked == "lan" and cidr in (None, "")):
         attempt(fabric_values.check_cidr, cidr)
-    kinds = _asserted_kinds(names or (), groups)
-    cabled = attempt(fabric_values.check_lanes, lanes, checked, kinds.values())
+    cabled = attempt(
+        fabric_values.check_lanes, lanes, checked, (kinds := _asserted_kinds(names or (), groups)).values()
+    )
     for host, kind in kinds.items():
         attempt(fabric_values.check_kind, host, kind, checked, alone)
     if problems:
