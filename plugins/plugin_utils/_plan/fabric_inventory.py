@@ -49,12 +49,11 @@ def fabric_problems(
             problems.append(error.finding)
             return None
 
-    attempt(netaddr)
-    if problems:
+    if attempt(netaddr) is None:
         return problems
     checked = attempt(fabric_values.check_topology, topology)
-    alone = _thors_alone(hosts, groups)
-    attempt(fabric_values.check_cages, cage, list(cage) if isinstance(cage, Mapping) else [], checked or "", alone)
+    given = list(cage) if isinstance(cage, Mapping) else []
+    attempt(fabric_values.check_cages, cage, given, checked or "", _thors_alone(hosts, groups))
     attempt(fabric_values.check_mtu, mtu)
     attempt(fabric_values.check_patch, nccl_patch)
     places = attempt(fabric_values.check_reserved, reserved)
@@ -63,9 +62,8 @@ def fabric_problems(
     names = attempt(fabric_values.check_hosts, hosts, checked)
     if not (checked == "lan" and cidr in (None, "")):
         attempt(fabric_values.check_cidr, cidr)
-    cabled = attempt(
-        fabric_values.check_lanes, lanes, checked, (kinds := _asserted_kinds(names or (), groups)).values()
-    )
+    alone = set((kinds := _asserted_kinds(names or (), groups)).values()) == {"thor"}
+    cabled = attempt(fabric_values.check_lanes, lanes, checked, kinds.values())
     for host, kind in kinds.items():
         attempt(fabric_values.check_kind, host, kind, checked, alone)
     if problems:
