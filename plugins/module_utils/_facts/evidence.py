@@ -215,6 +215,7 @@ class Collector:
         listed = [("hosts", "/etc/hosts")]
         for group in (places.OWN, *map(places.Places, node.names_beside(self.path("/")))):
             listed.append((group.listed("state.json"), group.state))
+            listed.extend((group.listed(name), f"{group.etc}/{name}") for name in own if group.name)
             # left by playbooks/stop.yml: what is down then is meant to be
             listed.extend((group.listed("maintenance"), path) for path in group.maintenance)
         for name, where in listed:

@@ -12,6 +12,7 @@ import typing as t
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file, foreign
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import places
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Hit, Log
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import address_of
@@ -29,6 +30,8 @@ class Serve:
     where: str
     args: Mapping[str, t.Any]
     version: str = ""
+    #: the serving group beside the host's own one whose engine it is; empty for the own one
+    group: str = ""
 
     def get(self, name: str, default: t.Any = None) -> t.Any:
         value = self.args.get(name)
@@ -37,6 +40,16 @@ class Serve:
     @property
     def model(self) -> str:
         return str(self.get("model", self.get("model-tag", "")))
+
+    @property
+    def ours(self) -> bool:
+        """Whether this collection wrote it."""
+        return self.where.endswith(".yaml")
+
+    def hit(self, line: str, fix: str = "") -> Hit:
+        """A finding about it; its variables stand elsewhere where it is a group's beside the own one."""
+        told = f"group {self.group} of serving_beside: {line}" if self.group else line
+        return Hit(self.host, [told], self.where, fix=fix)
 
 
 @dataclasses.dataclass
@@ -126,6 +139,8 @@ _ENGINE = registry.DEFAULT
 _ARGUMENTS = "non-default args: "
 #: characters of them, at most
 _MOST_ARGUMENTS = 1 << 20
+#: the journal of a group's engine
+_BESIDE = re.compile("journal of " + re.escape(places.Places("NAME").unit).replace("NAME", r"(\S+)"))
 _VERSION = re.compile(r"(?:vLLM API server version|LLM engine \(v)\s*(\d+\.\d+(?:\.\d+)?[^\s)]*)")
 
 
@@ -148,21 +163,23 @@ def log_arguments(log: Log) -> Iterator[Serve]:
         return
     versions = _VERSION.findall(log.text[max(0, start - 4000) : start + 20_000])
     args = {str(key).replace("_", "-"): value for key, value in given.items()}
-    yield Serve(log.host, log.name, args, versions[0] if versions else "")
+    beside = _BESIDE.fullmatch(log.name)
+    yield Serve(log.host, log.name, args, versions[0] if versions else "", beside[1] if beside else "")
 
 
 def serve_arguments(host: str, evidence: Evidence, read_yaml: Callable[[str], t.Any]) -> Iterator[Serve]:
-    """Arguments out of our configuration file and out of the command lines of running engines.
+    """Arguments out of our configuration files, one for each group, and out of the command lines of running engines.
 
     ``read_yaml`` gives None for what is no YAML; this file itself needs the standard library alone.
     """
     version = ((evidence.get("engine") or {}).get("versions") or {}).get(_ENGINE.name, "")
     files = evidence.get("files") or {}
-    if files.get(_ENGINE.config):
-        given = read_yaml(files[_ENGINE.config])
+    for group in groups_told(evidence):
+        text = files.get(group.listed(_ENGINE.config))
+        given = read_yaml(text) if text else None
         if isinstance(given, Mapping):
             args = {str(key).replace("_", "-"): value for key, value in given.items()}
-            yield Serve(host, f"/etc/sparkthor/{_ENGINE.config}", args, version)
+            yield Serve(host, f"{group.etc}/{_ENGINE.config}", args, version, group.name)
     for process in evidence.get("processes") or ():
         if process["program"] == _ENGINE.name:
             args = parse_argv(process["argv"])
@@ -175,6 +192,12 @@ def hosts_read(case: Case) -> Iterator[tuple[str, Evidence]]:
     for host in case.hosts:
         if host in case.evidence:
             yield host, case.evidence[host]
+
+
+def groups_told(evidence: Evidence) -> list[places.Places]:
+    """The host's own serving group, and those beside it of which it has told anything."""
+    told = (name.split("/") for name in evidence.get("files") or {} if name.startswith(f"{places.BESIDE}/"))
+    return [places.OWN, *map(places.Places, sorted({parts[1] for parts in told if len(parts) == 3}))]
 
 
 def fabric_environment(evidence: Evidence) -> dict[str, str]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 
@@ -16,6 +17,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case imp
     Case,
     Serve,
     check,
+    groups_told,
     hosts_read,
     is_loopback,
     json_file,
@@ -61,7 +63,7 @@ def engine_hung(case: Case) -> Iterator[Hit]:
 def utilization_high(case: Case) -> Iterator[Hit]:
     for serve in case.serves:
         if UTILIZATION_EDGE < memory_share(serve) <= 1:
-            yield Hit(serve.host, [f"gpu-memory-utilization {memory_share(serve):g}"], serve.where)
+            yield serve.hit(f"gpu-memory-utilization {memory_share(serve):g}")
 
 
 @check
@@ -69,9 +71,9 @@ def tool_parser_alone(case: Case) -> Iterator[Hit]:
     for serve in case.serves:
         parser, auto = serve.get("tool-call-parser"), bool(serve.get("enable-auto-tool-choice"))
         if parser and not auto:
-            yield Hit(serve.host, [f"tool-call-parser {parser} without enable-auto-tool-choice"], serve.where)
+            yield serve.hit(f"tool-call-parser {parser} without enable-auto-tool-choice")
         elif auto and not parser:
-            yield Hit(serve.host, ["enable-auto-tool-choice without tool-call-parser"], serve.where)
+            yield serve.hit("enable-auto-tool-choice without tool-call-parser")
 
 
 @check
@@ -79,7 +81,7 @@ def think_swallowed(case: Case) -> Iterator[Hit]:
     for serve in case.serves:
         given = {"reasoning-parser": serve.get("reasoning-parser")}
         if any(engine_version.parser_problems(serve.model, given, serve.version)):
-            yield Hit(serve.host, [f"reasoning-parser qwen3 for {serve.model} with vLLM {serve.version}"], serve.where)
+            yield serve.hit(f"reasoning-parser qwen3 for {serve.model} with vLLM {serve.version}")
 
 
 def _tensor_parallel(serve: Serve) -> int:
@@ -103,7 +105,7 @@ def _indivisible(case: Case, blocks: bool) -> Iterator[Hit]:
             continue
         mine = [problem for problem in problems if ("FP8 block" in problem) is blocks]
         if mine:
-            yield Hit(serve.host, [f"tensor-parallel-size {_tensor_parallel(serve)}: {mine[0]}"], serve.where)
+            yield serve.hit(f"tensor-parallel-size {_tensor_parallel(serve)}: {mine[0]}")
 
 
 @check
@@ -122,21 +124,21 @@ def option_gone(case: Case) -> Iterator[Hit]:
         for name in sorted(set(serve.args) & set(REMOVED)):
             if name == "swap-space" and serve.version and release(serve.version)[:2] < (0, 20):
                 continue
-            yield Hit(serve.host, [f"{name}: {serve.args[name]!r}"], serve.where, fix=f"{name}: {REMOVED[name]}")
+            yield serve.hit(f"{name}: {serve.args[name]!r}", fix=f"{name}: {REMOVED[name]}")
 
 
 @check
 def quantization_nvfp4(case: Case) -> Iterator[Hit]:
     for serve in case.serves:
         if serve.get("quantization") == "nvfp4":
-            yield Hit(serve.host, ["quantization: nvfp4"], serve.where)
+            yield serve.hit("quantization: nvfp4")
 
 
 @check
 def eager_enforced(case: Case) -> Iterator[Hit]:
     for serve in case.serves:
         if serve.get("enforce-eager") is True:
-            yield Hit(serve.host, ["enforce-eager is on"], serve.where)
+            yield serve.hit("enforce-eager is on")
 
 
 @check
@@ -149,7 +151,7 @@ def executor_not_named(case: Case) -> Iterator[Hit]:
         gpus = int(case.node(serve.host).get("gpus") or 1)
         named = serve.get("distributed-executor-backend") or serve.get("nnodes")
         if world > gpus and not named and serve.host in case.evidence:
-            yield Hit(serve.host, [f"{world} ranks, {gpus} GPU here, and no distributed-executor-backend"], serve.where)
+            yield serve.hit(f"{world} ranks, {gpus} GPU here, and no distributed-executor-backend")
 
 
 @check
@@ -179,9 +181,9 @@ def api_open(case: Case) -> Iterator[Hit]:
 
 
 def _sounder_kernels(case: Case, host: str) -> str:
-    """Which other kernels to choose for the model that a host serves; empty where its format is no known cause."""
+    """Which other kernels to choose for the own group's model; empty where its format is no known cause."""
     served = (case.evidence.get(host) or {}).get("served_model") or {}
-    chosen = next((serve for serve in case.serves if serve.host == host), None)
+    chosen = next((serve for serve in case.serves if serve.host == host and not serve.group), None)
     try:
         shape = read_shape(served.get("config") or {})
     except (SizingError, KeyError, TypeError, ValueError):
@@ -197,10 +199,13 @@ def _sounder_kernels(case: Case, host: str) -> str:
 @check
 def answers_wrong(case: Case) -> Iterator[Hit]:
     for host, evidence in hosts_read(case):
-        told = json_file(evidence, "state.json").get("answers") or {}
-        problem = answers.problem(told)
-        if problem:
-            yield Hit(host, [problem], "the watchdog", fix=_sounder_kernels(case, host))
+        for group in groups_told(evidence):
+            told = json_file(evidence, group.listed("state.json")).get("answers") or {}
+            problem = answers.problem(told)
+            if problem and group.name:
+                yield Hit(host, [f"group {group.name} of serving_beside: {problem}"], group.watchdog)
+            elif problem:
+                yield Hit(host, [problem], "the watchdog", fix=_sounder_kernels(case, host))
 
 
 @check
@@ -234,7 +239,8 @@ def revision_differs(case: Case) -> Iterator[Hit]:
 
 @check
 def model_absent(case: Case) -> Iterator[Hit]:
-    paths = {serve.model for serve in case.serves if serve.where.endswith(".yaml") and serve.model.startswith("/")}
+    ours = [serve for serve in case.serves if serve.ours and serve.model.startswith("/")]
+    paths = {serve.model for serve in ours if not serve.group}
     for host, evidence in hosts_read(case):
         models = evidence.get("models") or ()
         known = {path for model in models for path in (model["path"], *model.get("folders", ()))}
@@ -243,3 +249,9 @@ def model_absent(case: Case) -> Iterator[Hit]:
             here = served.get("present") if served.get("path") == path else path in known
             if not here:
                 yield Hit(host, [f"{path} has no config.json" if path in known else f"{path} is not there"], path)
+        # of such a group its one host needs the model, and only in a folder of models can be seen what is absent
+        folders = {os.path.dirname(path) for path in known}
+        for serve in ours:
+            if serve.group and serve.host == host and serve.model not in known:
+                if os.path.dirname(serve.model) in folders:
+                    yield serve.hit(f"{serve.model} is not there")

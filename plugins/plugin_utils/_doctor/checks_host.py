@@ -13,6 +13,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import l
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import (
     Case,
     Evidence,
+    Serve,
     check,
     environments,
     hosts_read,
@@ -197,32 +198,33 @@ def swap_in_use(case: Case) -> Iterator[Hit]:
             yield Hit(host, [f"{gib(used)} of {gib(memory['SwapTotal'])} swap used"])
 
 
+def _asking(case: Case) -> list[Serve]:
+    """Our configurations that ask for a share of memory, and not for a cache of a fixed size."""
+    return [
+        serve
+        for serve in case.serves
+        if serve.ours and 0 < memory_share(serve) <= 1 and not serve.get("kv-cache-memory-bytes")
+    ]
+
+
 def _wanted_share(case: Case) -> float:
-    """The largest share of memory that our configuration asks for; 0 where none does, or the cache has a fixed size."""
-    return max(
-        (
-            memory_share(serve)
-            for serve in case.serves
-            if serve.where.endswith(".yaml") and 0 < memory_share(serve) <= 1 and not serve.get("kv-cache-memory-bytes")
-        ),
-        default=0.0,
-    )
+    """The largest share that the hosts' own group asks for; 0 where none does."""
+    return max((memory_share(serve) for serve in _asking(case) if not serve.group), default=0.0)
 
 
 @check
 def memory_short(case: Case) -> Iterator[Hit]:
-    share = _wanted_share(case)
+    own = _wanted_share(case)
     for host, evidence in hosts_read(case):
         memory = evidence.get("memory") or {}
         total, available = memory.get("MemTotal", 0), memory.get("MemAvailable", 0)
-        if share and total and not _engine_runs(evidence) and available < share * total:
-            yield Hit(
-                host,
-                [
-                    f"MemAvailable {gib(available)}, gpu-memory-utilization {share:g} asks for {gib(share * total)} "
-                    f"of {gib(total)}, and no engine runs here"
-                ],
-            )
+        beside = [(serve.group, memory_share(serve)) for serve in _asking(case) if serve.group and serve.host == host]
+        for group, share in [("", own), *beside]:
+            if share and total and not _engine_runs(evidence) and available < share * total:
+                told = f"MemAvailable {gib(available)}, gpu-memory-utilization {share:g} "
+                told += f"of the group {group} " if group else ""
+                told += f"asks for {gib(share * total)} of {gib(total)}, and no engine runs here"
+                yield Hit(host, [told])
 
 
 @check

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.verdict import gib
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import places
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import (
     GIB,
     Case,
     Evidence,
     check,
+    groups_told,
     hosts_read,
     is_loopback,
     json_file,
@@ -29,12 +29,6 @@ def _flag(argv: Sequence[str], name: str) -> str:
         if key.lstrip("-").replace("-", "_") == name:
             return value
     return ""
-
-
-def _groups(evidence: Evidence) -> list[places.Places]:
-    """The host's own serving group, and those beside it of which it has told anything."""
-    told = (name.split("/") for name in evidence.get("files") or {} if name.startswith(f"{places.BESIDE}/"))
-    return [places.OWN, *map(places.Places, sorted({parts[1] for parts in told if len(parts) == 3}))]
 
 
 def _raylets(evidence: Evidence) -> Iterator[Mapping[str, t.Any]]:
@@ -64,8 +58,7 @@ def ray_absent(case: Case) -> Iterator[Hit]:
     for host, evidence in hosts_read(case):
         engine = evidence.get("engine") or {}
         wants = any(
-            str(serve.get("distributed-executor-backend", "")) == "ray" and serve.where.endswith(".yaml")
-            for serve in case.serves
+            str(serve.get("distributed-executor-backend", "")) == "ray" and serve.ours for serve in case.serves
         ) or bool((evidence.get("files") or {}).get("ray.json"))
         if engine.get("present") and engine["versions"].get("vllm") and "ray" not in engine["versions"] and wants:
             yield Hit(host, [f"/opt/sparkthor/venv has vllm {engine['versions']['vllm']} and no ray"])
@@ -158,11 +151,11 @@ def unit_down(case: Case) -> Iterator[Hit]:
         files = evidence.get("files") or {}
         paused = {
             unit
-            for group in _groups(evidence)
+            for group in groups_told(evidence)
             if group.listed("maintenance") in files
             for unit in (group.unit, group.watchdog)
         }
-        beside = [unit for group in _groups(evidence) if group.name for unit in (group.unit, group.watchdog)]
+        beside = [unit for group in groups_told(evidence) if group.name for unit in (group.unit, group.watchdog)]
         for name in (*node.SERVING_UNITS, *node.FRONT_UNITS, *beside):
             unit = units.get(name) or {}
             if unit.get("LoadState") != "loaded" or unit.get("UnitFileState") not in ("enabled", "static", "linked"):
@@ -195,7 +188,7 @@ def memlock_limited(case: Case) -> Iterator[Hit]:
 @check
 def not_serving(case: Case) -> Iterator[Hit]:
     for host, evidence in hosts_read(case):
-        for group in _groups(evidence):
+        for group in groups_told(evidence):
             state = json_file(evidence, group.listed("state.json"))
             if not state or group.listed("maintenance") in (evidence.get("files") or {}):
                 continue

@@ -285,8 +285,8 @@ def test_a_unit_that_runs_is_asked_for_its_present_life_only(tmp_path: Path) -> 
 
 def test_groups_beside_the_hosts_own_one_are_asked_for_as_well(tmp_path: Path) -> None:
     machine(tmp_path)
-    (tmp_path / "etc/sparkthor/beside/embed").mkdir(parents=True)
     for name, text in (
+        ("etc/sparkthor/beside/embed/vllm.yaml", "api-key: sk-0123456789abcdef0123456789\nmodel: /m\n"),
         ("run/sparkthor/beside/embed/state.json", "{}"),
         ("var/lib/sparkthor/beside/embed/maintenance", "x"),
     ):
@@ -294,6 +294,9 @@ def test_groups_beside_the_hosts_own_one_are_asked_for_as_well(tmp_path: Path) -
         (tmp_path / name).write_text(text)
     seen, runs = collect(tmp_path)
     assert (seen["files"]["beside/embed/state.json"], seen["files"]["beside/embed/maintenance"]) == ("{}", "x")
+    config = seen["files"]["beside/embed/vllm.yaml"]
+    assert "model: /m" in config
+    assert "0123456789" not in config
     [shown] = [call for call in runs.calls if call[:2] == ["systemctl", "show"]]
     assert shown[-2:] == ["sparkthor-vllm-embed.service", "sparkthor-watchdog-embed.service"]
 

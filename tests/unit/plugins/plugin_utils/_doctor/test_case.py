@@ -5,10 +5,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import log_arguments, parse_argv
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import (
+    log_arguments,
+    parse_argv,
+    serve_arguments,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Log
 
 
@@ -41,6 +46,22 @@ def test_the_newest_arguments_of_a_log_count() -> None:
     new = "INFO [api_server.py:1] vLLM API server version 0.11.0\nINFO non-default args: {'model': 'm'}\n"
     serve = next(log_arguments(Log("a", "x", old + new)))
     assert (dict(serve.args), serve.version) == ({"model": "m"}, "0.11.0")
+
+
+def test_each_group_of_a_host_has_arguments_of_its_own() -> None:
+    files = {"vllm.yaml": '{"model": "/m"}', "beside/embed/vllm.yaml": '{"gpu_memory_utilization": 0.1}'}
+    files |= {"beside/asleep/state.json": "{}", "beside/empty/vllm.yaml": "[]"}
+    seen = list(serve_arguments("a", {"files": files, "engine": {"versions": {"vllm": "0.32.0"}}}, json.loads))
+    assert [(one.where, one.group, dict(one.args), one.version) for one in seen] == [
+        ("/etc/sparkthor/vllm.yaml", "", {"model": "/m"}, "0.32.0"),
+        ("/etc/sparkthor/beside/embed/vllm.yaml", "embed", {"gpu-memory-utilization": 0.1}, "0.32.0"),
+    ]
+
+
+@pytest.mark.parametrize(("unit", "group"), [("vllm", ""), ("vllm-embed", "embed"), ("watchdog-embed", "")])
+def test_the_journal_of_a_group_is_that_groups(unit: str, group: str) -> None:
+    (serve,) = log_arguments(Log("a", f"journal of sparkthor-{unit}.service", "non-default args: {'model': 'm'}\n"))
+    assert serve.group == group
 
 
 @pytest.mark.parametrize("text", ["non-default args: {'a': ", "non-default args: {1+}", "non-default args: {'a'}", ""])

@@ -12,7 +12,13 @@ from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import Case, Serve
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks_engine import answers_wrong, engine_hung
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks_engine import (
+    answers_wrong,
+    engine_hung,
+    model_absent,
+    option_gone,
+    utilization_high,
+)
 
 from tests.unit.plugins.plugin_utils._doctor.sound_cluster import ev, found, process, world
 
@@ -67,6 +73,39 @@ def test_heads_that_the_image_pads_are_no_finding() -> None:
     assert found(case) == [("heads-indivisible", ("a",))], "another host's word is not this one's"
     case.acknowledged = {"a": ["trust-remote-code", "padded-heads"]}
     assert found(case) == []
+
+
+def test_arguments_of_a_group_beside_are_judged_under_its_name() -> None:
+    case = world()
+    embed = "/etc/sparkthor/beside/embed/vllm.yaml"
+    case.serves = [
+        Serve("a", "/etc/sparkthor/vllm.yaml", {"model": "/m/large", "moe-backend": "marlin"}, "0.32.0"),
+        Serve("a", embed, {"gpu-memory-utilization": 0.97, "swap-space": 4, "model": "/m/small"}, "0.32.0", "embed"),
+    ]
+    ev(case, "a")["served_model"] = {"path": "/m/large", "present": True, "config": None}
+    ev(case, "b")["served_model"] = {"path": "/m/large", "present": True, "config": None}
+    model = {"name": "n", "path": "/m/other", "revision": "", "broken": [], "broken_count": 0, "weights": 1}
+    ev(case, "a")["models"] = [model]
+    (high,) = utilization_high(case)
+    assert (high.evidence, high.where) == (["group embed of serving_beside: gpu-memory-utilization 0.97"], embed)
+    (gone,) = option_gone(case)
+    assert gone.evidence == ["group embed of serving_beside: swap-space: 4"]
+    assert gone.fix.startswith("swap-space: ")
+    # host b has no such group and needs no such model
+    assert [(hit.host, hit.evidence) for hit in model_absent(case)] == [
+        ("a", ["group embed of serving_beside: /m/small is not there"])
+    ]
+    ev(case, "a")["models"].append({**model, "path": "/m/small"})
+    assert list(model_absent(case)) == []
+
+
+def test_nonsense_of_a_group_beside_is_said_of_that_group() -> None:
+    case = world()
+    told = {"asked": 4, "right": 1, "wrong": "'What is 17 + 25?': '!!!'"}
+    ev(case, "a")["files"]["beside/embed/state.json"] = json.dumps({"state": "serving", "answers": told})
+    (hit,) = answers_wrong(case)
+    assert hit.evidence[0].startswith("group embed of serving_beside: ")
+    assert (hit.where, hit.fix) == ("sparkthor-watchdog-embed.service", "")
 
 
 def test_a_model_that_answers_is_no_finding() -> None:

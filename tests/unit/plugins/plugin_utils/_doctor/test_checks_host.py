@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import Case
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import Case, Serve
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks_host import memory_short
 
-from tests.unit.plugins.plugin_utils._doctor.sound_cluster import ev, found, world
+from tests.unit.plugins.plugin_utils._doctor.sound_cluster import GIB, ev, found, world
 
 
 def skew(case: Case) -> None:
@@ -50,6 +51,16 @@ def test_half_a_cluster_without_a_plan() -> None:
     case.cluster = case.fabric = None
     case.plan_error = "host a: is a thor"
     assert found(case) == [("plan-contradicted", ())]
+
+
+def test_memory_for_a_group_beside_is_asked_of_its_own_host() -> None:
+    case = world()
+    case.serves = [Serve("a", "/etc/x.yaml", {"gpu-memory-utilization": 0.9}, group="embed")]
+    for host in ("a", "b"):
+        ev(case, host)["memory"]["MemAvailable"] = 20 * GIB
+    (hit,) = memory_short(case)
+    assert hit.host == "a"
+    assert "gpu-memory-utilization 0.9 of the group embed asks for" in hit.evidence[0]
 
 
 @pytest.mark.parametrize(
