@@ -44,6 +44,8 @@ _REFERENCE = re.compile(
 )
 
 #: runs inside the image, once for each image, behind the source of _cuda_kernels
+#: bytes of what the probe says of an image
+_SAID_LIMIT = 8 << 20
 PROBE = r"""
 import importlib.metadata, importlib.util, json, os, platform, shutil, sys
 names = {}
@@ -248,8 +250,7 @@ def probe_program() -> str:
 def read_probe(output: str) -> dict[str, Any]:
     for line in reversed(output.splitlines()):
         if line.startswith("{"):
-            found: dict[str, Any] = json.loads(line)
-            return found
+            return foreign.parse_object(line, _SAID_LIMIT)
     raise ValueError("no answer in the output")
 
 

@@ -10,13 +10,13 @@ What the trial takes is small, and its processes are the first that the kernel e
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import sglang_trial, vllm_trial
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.cuda_kernels import DEVICES, for_cpu
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, same_version
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import foreign
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.sglang import SGLANG
@@ -74,8 +74,13 @@ def attempt(
         runner(remove, 60, "")
     for line in reversed(out.splitlines()):
         if status == 0 and line.startswith("{"):
-            found: dict[str, Any] = json.loads(line)
-            return found, left_out
+            try:
+                return foreign.parse_object(line), left_out
+            except ValueError as error:
+                what = f"what it says cannot be read: {error}"
+                raise EngineError(
+                    f"The new engine was tried, and {what}. The engine in use was left as it is."
+                ) from None
     if status == 137:
         err = f"no answer within {seconds:.0f} s (engine_trial: false leaves the model out)"
     reason = [line for line in (err or out).strip().splitlines() if line.strip()][-1:] or [f"exit status {status}"]

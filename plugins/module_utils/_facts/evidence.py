@@ -10,7 +10,6 @@ only: this runs on the hosts.
 from __future__ import annotations
 
 import glob
-import json
 import os
 import re
 import time
@@ -27,8 +26,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import (
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts.exposure import parse_listeners
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files as _files
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import foreign, systemd
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import mask as _mask
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import systemd
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
     firewall_watch,
@@ -363,7 +362,7 @@ class Collector:
         """Where this host keeps ``models`` and ``cache``, as the newest play declared it."""
         found = {"models": MODEL_STORE, "cache": CACHE}
         try:
-            declared = json.loads(self.read(places.DECLARED) or "{}")["folders"]
+            declared = foreign.parse_object(self.read(places.DECLARED) or "{}")["folders"]
             return {name: str(declared.get(name) or folder) for name, folder in found.items()}
         except (ValueError, KeyError, TypeError, AttributeError):
             return found
@@ -388,10 +387,10 @@ class Collector:
             return {"path": path}
         content = self.read(f"{path}/config.json", 200_000)
         try:
-            config = json.loads(content) if content else None
+            config = foreign.parse_object(content or "")
         except ValueError:
             config = None
-        return {"path": path, "present": content is not None, "config": config if isinstance(config, dict) else None}
+        return {"path": path, "present": content is not None, "config": config}
 
     # -- logs ---------------------------------------------------------------------------------------------------
 
@@ -474,7 +473,8 @@ class Collector:
 
     def part(self, name: str, read: Callable[[], Any], empty: Any) -> Any:
         try:
-            value = read()
+            # a folder's or a file's name, a model's configuration: other people's texts and numbers
+            value = foreign.tellable(read())
         except Exception as error:
             # a broken host is what this is for: whatever one part trips over, the others are read
             self.errors.append(f"{name}: {type(error).__name__}: {error}"[:300])

@@ -19,6 +19,8 @@ MOST = 1 << 20
 DEPTH = 40
 #: beyond it others that read JSON do not agree on a whole number
 MOST_WHOLE = 2**53
+#: no count of anything is larger
+MOST_TOLD = 2**63
 
 
 class ForeignError(ValueError):
@@ -68,6 +70,24 @@ def text_of(value: Any, most: int) -> str:
     """A text of at most so many characters. Raises ForeignError."""
     if not isinstance(value, str) or len(value) > most:
         raise ForeignError(f"no text of at most {most} characters")
+    return value
+
+
+def tellable(value: Any, depth: int = DEPTH - 4) -> Any:
+    """Plain data as a controller takes it: what a model, a user or a program gave may not make the rest useless.
+
+    Numbers that nobody reckons with and what lies deeper become None, halves of characters a ``?``.
+    """
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, int):
+        return value if abs(value) < MOST_TOLD else None
+    if isinstance(value, dict):
+        return {str(tellable(key)): tellable(item, depth - 1) for key, item in value.items()} if depth else None
+    if isinstance(value, (list, tuple)):
+        return [tellable(item, depth - 1) for item in value] if depth else None
     return value
 
 

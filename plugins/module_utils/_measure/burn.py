@@ -9,13 +9,13 @@ only.
 from __future__ import annotations
 
 import contextlib
-import json
 import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import foreign
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._measure import collective
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import gpu_state
@@ -84,9 +84,9 @@ def read_burn_output(status: int, out: str) -> dict[str, Any]:
     for line in reversed(out.splitlines()):
         if line.startswith(MARK):
             with contextlib.suppress(ValueError):
-                found = json.loads(line[len(MARK) :])
+                found = foreign.parse_object(line[len(MARK) :])
                 if found:
-                    return dict(found)
+                    return found
     return {"error": f"the load ended with {status}: {collective.reason(out)}"}
 
 

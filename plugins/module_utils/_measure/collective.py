@@ -8,7 +8,6 @@ NCCL where torch sees a GPU, Gloo elsewhere; the same environment files as the u
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pwd
 import re
@@ -16,7 +15,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file, foreign
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_alone, run_limited
 
 MARK = "SPARKTHOR-VERIFY "
@@ -261,7 +260,7 @@ def read_output(status: int, out: str) -> dict[str, Any]:
     for line in out.splitlines():
         if line.startswith(MARK):
             with contextlib.suppress(ValueError):
-                return {**json.loads(line[len(MARK) :]), "log": parse_nccl_log(out)}
+                return {**foreign.parse_object(line[len(MARK) :]), "log": parse_nccl_log(out)}
     return {"error": f"the rank ended with {status}: {reason(out)}", "log": parse_nccl_log(out)}
 
 

@@ -16,7 +16,10 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
 
 _SAFETENSORS_HEADER_LIMIT = 100 * 1024 * 1024
 #: bytes of a file that describes the model, at most
-_MAPPING_LIMIT = 256 * 1024 * 1024
+_MAPPING_LIMIT = 64 * 1024 * 1024
+#: files that a model is said to be in, at most; the largest known have some 200
+_PARTS_LIMIT = 10_000
+_PART = re.compile(r"(.*)-\d{5}-of-(\d{5})\.safetensors")
 #: the index of a checkpoint, and that of Mistral's own form
 INDEXES = ("model.safetensors.index.json", "consolidated.safetensors.index.json")
 
@@ -76,8 +79,9 @@ def read_safetensors_header(path: str) -> dict[str, int]:
         for name, entry in header.items():
             if name == "__metadata__":
                 continue
-            first, past = entry["data_offsets"]
-            tensors[name] = past - first
+            first, past = map(foreign.whole, entry["data_offsets"])
+            # less than nothing would make the model smaller than it is
+            tensors[name] = foreign.whole(past - first)
             end = max(end, past)
     except (AttributeError, KeyError, TypeError, ValueError):
         raise SizingError("model_path", path, "has an unreadable header", "Fetch the model again.") from None
@@ -184,20 +188,19 @@ def _index_of(path: str) -> str:
     return usual if os.path.isfile(usual) else os.path.join(path, weight_form(os.listdir(path))[1])
 
 
+def _parts(path: str, names: Iterable[str]) -> set[str]:
+    """The names of all files of which these say that they are a part."""
+    sets = {(match[1], int(match[2])) for name in names if (match := _PART.fullmatch(name))}
+    if (said := sum(total for _of, total in sets)) > _PARTS_LIMIT:
+        what = f"has names that speak of {said} safetensors files; more than {_PARTS_LIMIT} are not read"
+        raise SizingError("model_path", path, what, "Fetch the model again, or choose another.")
+    return {f"{of}-{number:05d}-of-{total:05d}.safetensors" for of, total in sets for number in range(1, total + 1)}
+
+
 def _weight_files(path: str) -> list[str]:
     index_path = _index_of(path)
     numbered, _index = weight_form(os.listdir(path))
-    if os.path.isfile(index_path):
-        wanted = weight_map_files(index_path)
-    else:
-        wanted = set(numbered)
-        for name in numbered:
-            match = re.fullmatch(r"(.*)-(\d{5})-of-(\d{5})\.safetensors", name)
-            if match:
-                prefix, total = match.group(1), int(match.group(3))
-                wanted = wanted | {
-                    f"{prefix}-{number:05d}-of-{total:05d}.safetensors" for number in range(1, total + 1)
-                }
+    wanted = weight_map_files(index_path) if os.path.isfile(index_path) else {*numbered, *_parts(path, numbered)}
     missing = sorted(name for name in wanted if not os.path.exists(os.path.join(path, name)))
     if missing:
         shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")

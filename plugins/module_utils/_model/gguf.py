@@ -64,6 +64,8 @@ TENSOR_TYPES: dict[int, tuple[str, int, int]] = {
     41: ("Q1_0", 128, 18),
 }
 
+#: parts of one model; the largest known have some 50
+_PARTS_LIMIT = 1000
 #: what a header may hold; the largest vocabularies take some 20 MB
 _HEADER_LIMIT = 128 * 2**20
 _TEXT_LIMIT = 2**20
@@ -138,8 +140,9 @@ def part_names(name: str) -> list[str]:
     if not match:
         return [name]
     count = int(match.group(2))
-    if not 1 <= int(match.group(1)) <= count:
-        raise SizingError("model_path", name, f"is numbered {match.group(1)} of {count}", "Correct the name.")
+    if not 1 <= int(match.group(1)) <= count <= _PARTS_LIMIT:
+        limit = f"; more than {_PARTS_LIMIT} parts are not read" if count > _PARTS_LIMIT else ""
+        raise SizingError("model_path", name, f"is numbered {match.group(1)} of {count}{limit}", "Correct the name.")
     return [f"{name[: match.start()]}-{number:05d}-of-{count:05d}.gguf" for number in range(1, count + 1)]
 
 

@@ -8,11 +8,11 @@ Standard library only: this runs on the hosts.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import foreign
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import neighbors, rdma
 
 Runner = Callable[[list[str]], tuple[int, str, str]]
@@ -31,7 +31,7 @@ def _text(value: Any) -> str:
 def parse_lldp(text: str) -> dict[str, dict[str, Any]]:
     """``lldpctl -f json0`` as, by NIC, the neighbour's ``name`` and ``port`` and whether it is a ``bridge``."""
     try:
-        interfaces = _items(json.loads(text)["lldp"])[0]["interface"]
+        interfaces = _items(foreign.parse_object(text)["lldp"])[0]["interface"]
     except (ValueError, KeyError, IndexError, TypeError):
         return {}
     heard = {}

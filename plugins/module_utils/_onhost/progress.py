@@ -10,10 +10,10 @@ head and by the module that waits for it, hence the standard library alone.
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from collections.abc import Iterable
 
+from .._lib import foreign
 from .._lib.printable import printable
 from .engines import registry
 from .engines.base import LogForm
@@ -46,8 +46,8 @@ def messages(journal_json: str) -> list[str]:
     lines: list[str] = []
     for row in journal_json.splitlines():
         try:
-            message = json.loads(row).get("MESSAGE")
-        except (ValueError, AttributeError):
+            message = foreign.parse_object(row, len(row)).get("MESSAGE")
+        except ValueError:
             continue
         if isinstance(message, list):
             raw = bytes(byte for byte in message if isinstance(byte, int) and 0 <= byte < 256)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .._lib import foreign
 from . import ray_config, ray_probe
 from .ray_processes import CONTAINERS, Listener, RayProcess, ours, own_groups, read_listeners, read_processes, runs_here
 
@@ -110,7 +111,7 @@ def engine_versions(config: ray_config.Config, timeout: float = 60.0) -> dict[st
         for line in reversed(out.splitlines()):
             if line.startswith("{"):
                 with contextlib.suppress(ValueError):
-                    return {str(key): str(value) for key, value in json.loads(line).items()}
+                    return {str(key): str(value) for key, value in foreign.parse_object(line).items()}
     return {}
 
 

@@ -58,11 +58,14 @@ def heard(text: str) -> str:
     begins = next((at for at, line in enumerate(lines) if line.strip().startswith("{")), len(lines))
     ends = next((at for at in range(len(lines) - 1, begins - 1, -1) if lines[at].strip().endswith("}")), -1) + 1
     try:
-        document = json.loads("\n".join(lines[begins:ends]))
-    except (ValueError, RecursionError):
+        document = json.dumps(printable_data(json.loads("\n".join(lines[begins:ends]))))
+    except ValueError:
         # then it is none for Ansible either
         return "\n".join(lines)
-    return "\n".join([*lines[:begins], json.dumps(printable_data(document)), *lines[ends:]])
+    except RecursionError:
+        # Python reads deeper than anybody can walk through what it has read: Ansible would get it as it is
+        document = "a document that is nested too deeply"
+    return "\n".join([*lines[:begins], document, *lines[ends:]])
 
 
 def _interpreter(name: Any, value: Any, of_this_host: bool) -> bool:

@@ -214,6 +214,8 @@ def test_the_probe_runs_and_is_read() -> None:
     assert found["libraries"] == {}
     with pytest.raises(ValueError, match="no answer"):
         _image.read_probe("Killed\n")
+    with pytest.raises(ValueError, match="nested too deeply"):
+        _image.read_probe('{"packages":' + "[" * 100_000 + "]" * 100_000 + "}")
 
 
 PINS = [Pin("ray", "2.60.0"), Pin("click", "8.5.1"), Pin("py-spy", "0.4.3"), Pin("uv", "0.13.8")]

@@ -66,6 +66,12 @@ def test_an_engine_that_does_not_come_up_is_refused_with_its_own_words(engine: E
     assert "The engine in use was left as it is" in str(caught.value)
 
 
+@pytest.mark.parametrize("said", ["{no json}", '{"a":' + "[" * 100_000 + "]" * 100_000 + "}"])
+def test_an_engine_whose_words_nobody_can_read_is_refused(said: str) -> None:
+    with pytest.raises(EngineError, match="what it says cannot be read: n"):
+        trial.attempt(["p"], False, 60, PLENTY, Engine(0, f"{said}\n"))
+
+
 def test_a_sound_engine_passes() -> None:
     trial.check(FOUND, {"vllm": "0.33.0", "ray": "2.60.0"}, "spark", "2.30.7")
     # an image that serves by mp need not have Ray, and its Ray is not asked for

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import evidence
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import gpu_state
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import shape
 
 SECRET = "S3CRET-S3CRET-S3CRET"
 #: looks like nothing in particular: only a host that has it knows it
@@ -355,3 +356,29 @@ def test_a_command_that_hangs_is_not_taken_for_one_with_nothing_to_say(tmp_path:
     for command in ("systemctl show", "ss -Hltnp", "journalctl"):
         assert any(error.startswith(command) and "timeout after 10 s" in error for error in seen["errors"]), command
     assert len(seen["errors"]) == len(set(seen["errors"]))
+
+
+def nested(levels: int) -> str:
+    return "[" * levels + "]" * levels
+
+
+@pytest.mark.parametrize("value", [nested(60), nested(900), nested(90_000), "NaN", "1e999", "9" * 30, '"\\ud800"'])
+def test_no_model_makes_what_a_host_tells_useless(tmp_path: Path, value: str) -> None:
+    machine(tmp_path)
+    (tmp_path / "var/lib/sparkthor/models/m/config.json").write_text(f'{{"num_attention_heads": {value}}}')
+    seen, _runs = collect(tmp_path)
+    shape.bounded({"evidence": json.loads(json.dumps(seen))})
+    assert seen["served_model"]["present"]
+    assert seen["units"]
+
+
+def test_no_name_of_a_folder_makes_what_a_host_tells_useless(tmp_path: Path) -> None:
+    machine(tmp_path)
+    folder = os.fsencode(tmp_path) + b"/root/.cache/huggingface/hub/models--\xff"
+    os.makedirs(folder)
+    os.symlink(b"gone\xfe", folder + b"/link\xfd")
+    seen, _runs = collect(tmp_path)
+    shape.bounded({"evidence": json.loads(json.dumps(seen))})
+    assert [(model["name"], model["broken"]) for model in seen["models"] if "?" in model["name"]] == [
+        ("models--?", ["link?"])
+    ]

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import host_status
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import shape
 
 SHOW = """Result=success
 NRestarts=2
@@ -176,3 +178,14 @@ def test_groups_beside_the_hosts_own_one_are_told_apart(tmp_path):
     assert status["node"]["beside"] == ["embed"]
     [units] = [argv for argv in asked if argv[:2] == ["systemctl", "show"] and "sparkthor-vllm.service" in argv]
     assert {"sparkthor-vllm-embed.service", "sparkthor-watchdog-embed.service"} <= set(units)
+
+
+@pytest.mark.parametrize("value", ["[" * 60 + "]" * 60, "[" * 900 + "]" * 900, "NaN", "9" * 30, '"\\ud800"'])
+def test_no_state_file_makes_what_a_host_tells_useless(tmp_path, value):
+    fill(tmp_path, "etc/sparkthor/serving.json", '{"model": "m"}')
+    fill(tmp_path, "run/sparkthor/state.json", f'{{"state": "serving", "line": {value}}}')
+    os.makedirs(os.fsencode(tmp_path) + b"/var/lib/sparkthor/models/\xff")
+    status = host(tmp_path, {}).read()
+    shape.bounded({"status": json.loads(json.dumps(status))})
+    assert status["serving"]["state"]["state"] == "serving"
+    assert status["models"] == ["?"]

@@ -70,3 +70,25 @@ def test_numbers_and_texts() -> None:
     for value in ("abcd", 1, None, ["a"]):
         with pytest.raises(foreign.ForeignError, match="no text of at most 3"):
             foreign.text_of(value, 3)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({"a": [1, 0.5, True, None, "ä"]}, {"a": [1, 0.5, True, None, "ä"]}),
+        ([float("nan"), float("-inf"), 10**30, "a\udcffb"], [None, None, None, "a?b"]),
+        ({"\ud800": 1}, {"?": 1}),
+    ],
+)
+def test_what_is_told_on_is_plain(value: Any, told: Any) -> None:
+    assert foreign.tellable(value) == told
+
+
+def test_what_is_told_on_is_not_deep() -> None:
+    value: Any = []
+    for _level in range(5000):
+        value = [value]
+    told = foreign.tellable(value)
+    for _level in range(foreign.DEPTH - 4):
+        [told] = told
+    assert told is None

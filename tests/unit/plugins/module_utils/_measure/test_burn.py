@@ -52,6 +52,8 @@ def test_a_load_that_fails_says_why() -> None:
     program = "raise RuntimeError('CUDA error: out of memory')"
     found = burn.run_burn([sys.executable], "", 0.1, read=list, program=program)
     assert found == {"error": "the load ended with 1: RuntimeError: CUDA error: out of memory"}
+    for said in ("[1]", "[" * 100_000 + "]" * 100_000):
+        assert burn.read_burn_output(0, f"{burn.MARK}{said}\nlies\n") == {"error": "the load ended with 0: lies"}
     assert "cannot be run" in burn.run_burn(["/no/python"], "", 0.1, read=list)["error"]
 
 

@@ -83,6 +83,8 @@ def test_a_rank_that_prints_its_result():
         ("a:1:1 [0] NCCL WARN Call to ibv_modify_qp failed\nRuntimeError: x\n", "ibv_modify_qp"),
         ("", "said nothing"),
         ("killed\n", "killed"),
+        (f"{collective.MARK}[1]\nan engine that lies\n", "an engine that lies"),
+        (f"{collective.MARK}{'[' * 100_000}{']' * 100_000}\nan engine that lies\n", "an engine that lies"),
     ],
 )
 def test_a_rank_that_dies_says_why(out, words):

@@ -240,3 +240,20 @@ def test_an_infinite_number_of_a_config_is_read(tmp_path: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "time_step_limit": [0.0, float("inf")]}))
     assert read_model_folder(str(folder))[0]["time_step_limit"] == [0.0, float("inf")]
+
+
+def test_names_that_speak_of_very_many_files_are_refused_before_these_are_listed(tmp_path: Path) -> None:
+    folder = tiny_folder(tmp_path)
+    (folder / "model.safetensors.index.json").unlink()
+    for number in range(3):
+        write_safetensors(folder / f"p{number}-00001-of-99999.safetensors", {"a": 1})
+    with pytest.raises(SizingError, match="speak of 299999 safetensors files; more than 10000 are not read"):
+        read_model_folder(str(folder))
+
+
+@pytest.mark.parametrize("offsets", ["[1000000000, 0]", "[-8, 0]", "[0.5, 1.0]", "[false, true]", f"[0, {'9' * 30}]"])
+def test_no_tensor_makes_a_model_smaller_than_it_is(tmp_path: Path, offsets: str) -> None:
+    folder = tiny_folder(tmp_path)
+    (folder / "model-00001-of-00002.safetensors").write_bytes(header_of(f'{{"a": {{"data_offsets": {offsets}}}}}'))
+    with pytest.raises(SizingError, match="has an unreadable header"):
+        read_model_folder(str(folder))

@@ -100,6 +100,9 @@ def test_names_of_parts(name: str, parts: list[str]) -> None:
 def test_a_name_that_numbers_nothing() -> None:
     with pytest.raises(SizingError, match=r"m-00004-of-00003.gguf.*numbered 00004 of 3"):
         gguf.part_names("m-00004-of-00003.gguf")
+    # each of them would be a name that somebody has to keep
+    with pytest.raises(SizingError, match=r"numbered 00001 of 99999; more than 1000 parts are not read"):
+        gguf.models_in(["m-00001-of-99999.gguf"])
 
 
 def test_models_among_names() -> None:

@@ -51,7 +51,11 @@ def test_lldp() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "[]", '{"lldp": []}', '{"lldp": [{}]}', '{"lldp": {"interface": 1}}', "null"]
+    "text",
+    [
+        *("", "{}", "[]", '{"lldp": []}', '{"lldp": [{}]}', '{"lldp": {"interface": 1}}', "null"),
+        '{"lldp": ' + "[" * 100_000 + "]" * 100_000 + "}",
+    ],
 )
 def test_lldp_of_another_form_is_nothing(text: str) -> None:
     assert survey.parse_lldp(text) == {}

@@ -62,6 +62,7 @@ def test_only_what_the_engine_logs_is_shown() -> None:
 
 def test_messages_of_the_journal() -> None:
     rows = [json.dumps({"MESSAGE": "plain"}), json.dumps({"MESSAGE": list(b"\rbar 5%")}), "{", json.dumps({"X": 1})]
+    rows.append('{"MESSAGE": ' + "[" * 100_000 + "]" * 100_000 + "}")
     assert p.messages("\n".join(rows)) == ["plain", "\rbar 5%"]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import socket
+import sys
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
@@ -117,3 +118,12 @@ def test_available_memory(tmp_path):
     path.write_text("MemTotal:       131072 kB\nMemAvailable:    65536 kB\n")
     assert ray_start_check.available_memory(str(path)) == 64 << 20
     assert ray_start_check.available_memory(str(tmp_path / "absent")) == 0
+
+
+@pytest.mark.parametrize("said", ["{}[]", '{"ray": ' + "[" * 100_000 + "]" * 100_000 + "}"])
+def test_an_engine_whose_words_nobody_can_read_has_no_versions(tmp_path, said):
+    engine = tmp_path / "engine"
+    engine.write_text(f"#!{sys.executable}\nprint({said!r})\n")
+    engine.chmod(0o755)
+    config = ray_config.load_config(write_config(tmp_path, engine=[str(engine)]))
+    assert ray_start_check.engine_versions(config) == {}

@@ -66,6 +66,12 @@ def test_an_answer_keeps_its_form_and_loses_what_a_terminal_acts_on(ascii_only: 
     assert json.loads(document) == {SHOWN: [SHOWN, 1.5, None], "sum": {"x": True}, "lines": "one\ntwo\tthree"}
 
 
+@pytest.mark.parametrize("levels", [1200, 5000, 100_000])
+def test_a_document_that_nobody_can_walk_through_does_not_come_through(levels: int) -> None:
+    deep = "[" * levels + "]" * levels
+    assert heard(f'before\n{{"a": "\\u001b[2J", "b": {deep}}}') == "before\na document that is nested too deeply"
+
+
 @pytest.mark.parametrize("break_", ["\n", "\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
 def test_no_break_of_a_line_hides_a_document(break_: str) -> None:
     found = heard(f'words{break_}{{"msg": "\\u001b[?1049h"}}')
