@@ -77,8 +77,7 @@ class ActionModule(ClusterAction):
             return {"changed": False, "links": self._links(groups, hosts, hostvars), "key": secrets.token_hex(16)}
         if not given["logs"] and not given["evidence"]:
             raise AnsibleActionFail(
-                "evidence: name the variable in which each host's node_info with gather=evidence was registered, "
-                "or give logs"
+                "evidence: name the variable in which each host's evidence_info was registered, or give logs"
             )
         begun = time.monotonic()
         try:

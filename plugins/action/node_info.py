@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import clock
 
@@ -18,16 +17,6 @@ class ActionModule(Action):
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         before = time.time()
-        try:
-            outcome = self.execute("node_info", arguments)
-        except AnsibleError as error:
-            # Whoever ignores that a host is away judges all hosts in a later task. Ansible would show each of them
-            # twice, with the task's place in its file, and "ignoring" below it.
-            if not self._task.ignore_unreachable:
-                raise
-            return {"changed": False, "away": isinstance(error, AnsibleConnectionFailure), "msg": str(error)}
-        if arguments.get("gather") == "evidence":
-            # the doctor says itself how far the host's clock is off
-            return {**outcome, "before": before, "after": time.time()}
+        outcome = self.read("node_info", arguments)
         clock.add_offset(outcome, before)
         return outcome

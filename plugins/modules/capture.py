@@ -15,7 +15,7 @@ description:
   - Runs on the controller, once for all hosts. C(playbooks/capture.yml) uses it.
   - In the stage V(key) it makes the random key of this one capture, by which equal things stay equal once they are
     masked.
-  - In the stage V(write) it writes what M(sparkthor.cluster.node_info) with C(gather=capture) read to a gzipped tar
+  - In the stage V(write) it writes what M(sparkthor.cluster.evidence_info) with C(capture=true) read to a gzipped tar
     archive. Nothing that an archive holds already is overwritten.
 extends_documentation_fragment:
   - sparkthor.cluster.internal
@@ -28,7 +28,7 @@ options:
     choices: [key, write]
     default: write
   read:
-    description: For O(stage=write), the variable in which M(sparkthor.cluster.node_info) was registered.
+    description: For O(stage=write), the variable in which M(sparkthor.cluster.evidence_info) was registered.
     type: str
     default: ""
   path:

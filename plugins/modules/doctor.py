@@ -13,7 +13,7 @@ author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
   - Runs on the controller, once for all hosts, and changes nothing anywhere.
-  - Judges by rules what M(sparkthor.cluster.node_info) read on the hosts, or a folder of logs that somebody
+  - Judges by rules what M(sparkthor.cluster.evidence_info) read on the hosts, or a folder of logs that somebody
     sent. Each finding has the evidence, the cause, the fix and the source of that knowledge.
   - What one fault brings along is put under it, so that one fault is one finding.
   - Hosts that cannot be reached or read are findings, not failures.
@@ -31,7 +31,7 @@ options:
     default: judge
   evidence:
     description:
-      - Name of the variable that M(sparkthor.cluster.node_info) with C(gather=evidence) was registered in.
+      - Name of the variable that M(sparkthor.cluster.evidence_info) was registered in.
       - Needed in the stage V(judge) without O(logs).
     type: str
     default: ""
@@ -72,7 +72,7 @@ links:
   type: dict
 key:
   description: >-
-    Random text of this one run, for M(sparkthor.cluster.node_info). Keep it out of logs (C(no_log)).
+    Random text of this one run, for M(sparkthor.cluster.evidence_info). Keep it out of logs (C(no_log)).
   returned: in stage V(plan)
   type: str
 doctor:

@@ -15,7 +15,7 @@ description:
   - Reads kind (DGX Spark, Jetson Thor or other), operating system, memory, GPUs, network interfaces, routes, the
     interface of the controller's connection, installed programs and which of this collection's secrets are
     there.
-  - O(gather) selects what else it reads, for status, verify and report, or for the doctor.
+  - O(gather) selects whether it reads the state of the host as well, for status, verify and report.
   - One call reads everything, because each task costs about 0.1 s of controller time per host.
   - Runs read-only commands, each with a time limit, and returns no secret. A command that does not answer in time is no
     error; its part of the result is missing.
@@ -30,54 +30,14 @@ options:
       - V(status) reads the facts and what runs now - memory, units, RDMA links with their counters, versions of the
         engine, what is served and, on the head, Ray's nodes. M(sparkthor.cluster.cluster_report) and
         M(sparkthor.cluster.cluster_verify) read it.
-      - V(evidence) reads all that M(sparkthor.cluster.doctor) judges - facts, NCCL's files, the files of this
-        collection, engine processes and their network environment, listeners, disks, models, pings to the peers of
-        O(links), and excerpts of the journal, limited in size and with secrets masked.
-      - V(capture) reads the same evidence, and the files and output of commands as they are, for somebody elsewhere.
-        Secrets, serial numbers, identifiers and the machines' own part of hardware addresses are masked on the host.
     type: str
-    choices: [facts, status, evidence, capture]
+    choices: [facts, status]
     default: facts
   timeout:
     description:
       - Seconds that one command on the host may take.
-      - If not set, 10 for V(facts), 5 for V(status), 8 for V(evidence) and V(capture).
+      - If not set, 10 for V(facts) and 5 for V(status).
     type: int
-  links:
-    description:
-      - For O(gather=evidence), this host's fabric links with their peers, as M(sparkthor.cluster.doctor) plans them.
-    type: list
-    elements: dict
-    default: []
-  since:
-    description:
-      - For O(gather=evidence), how far back the journal of a unit that does not run well is read, as
-        C(journalctl --since) takes it.
-    type: str
-    default: "-2h"
-  journal_lines:
-    description: For O(gather=evidence), the newest lines of each journal.
-    type: int
-    default: 3000
-  key:
-    description:
-      - For O(gather=evidence), a random text of this one run, by which the host tells whether its secrets are those of
-        the other hosts. The result has no fingerprint of a secret without it.
-      - For O(gather=capture), the same for what is masked, so that equal things of all hosts stay equal.
-    type: str
-  names:
-    description: For O(gather=capture) with O(hide_names=true), names of machines to mask as well.
-    type: list
-    elements: str
-    default: []
-  hide_names:
-    description: For O(gather=capture), whether the host's own name and O(names) are masked.
-    type: bool
-    default: false
-  ray:
-    description: For O(gather=evidence), whether to ask Ray for its nodes, on the head only.
-    type: bool
-    default: true
 attributes:
   action:
     details: It compares the host's clock with the controller's.
@@ -100,13 +60,6 @@ EXAMPLES = r"""
 - name: Memory that is left
   ansible.builtin.debug:
     msg: "{{ read.status.memory.available // 2**30 }} GiB"
-
-- name: Collect evidence for the doctor
-  sparkthor.cluster.node_info:
-    gather: evidence
-    since: "-1d"
-  register: read
-  become: true
 """
 
 RETURN = r"""
@@ -161,37 +114,6 @@ status:
     versions:
       description: Versions of the engine's parts.
       type: dict
-evidence:
-  description: What was read, by part.
-  returned: with O(gather=evidence)
-  type: dict
-  contains:
-    errors:
-      description: Parts that could not be read, and why.
-      type: list
-      elements: str
-    logs:
-      description: Excerpts, each with C(name) and C(text).
-      type: list
-      elements: dict
-    started:
-      description: The host's clock when reading began, in seconds of the epoch.
-      type: float
-    seconds:
-      description: How long it took.
-      type: float
-capture:
-  description: C(bundle), files and commands to replay, and C(evidence), what the doctor judges; both masked.
-  returned: with O(gather=capture)
-  type: dict
-before:
-  description: The controller's clock before the host was asked, against which the host's is compared.
-  returned: with O(gather=evidence)
-  type: float
-after:
-  description: The controller's clock after the host had answered.
-  returned: with O(gather=evidence)
-  type: float
 """
 
 from typing import Any
@@ -199,7 +121,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 #: what one command may take unless the task says otherwise, seconds
-TIMEOUTS = {"facts": 10, "status": 5, "evidence": 8, "capture": 8}
+TIMEOUTS = {"facts": 10, "status": 5}
 
 
 def read(given: dict[str, Any]) -> dict[str, Any]:
@@ -209,17 +131,6 @@ def read(given: dict[str, Any]) -> dict[str, Any]:
         from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import host_status
 
         return {"status": host_status.read_now(timeout)}
-    if given["gather"] == "evidence":
-        from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import evidence
-
-        found = evidence.read_now(
-            timeout, given["links"], given["since"], given["journal_lines"], given["ray"], given["key"] or ""
-        )
-        return {"evidence": found}
-    if given["gather"] == "capture":
-        from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import capture
-
-        return {"capture": capture.read_now(timeout, given)}
     from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node
 
     return {"ansible_facts": {"sparkthor_node": node.read_now(timeout)}}
@@ -230,13 +141,6 @@ def main() -> None:
         argument_spec={
             "gather": {"type": "str", "choices": list(TIMEOUTS), "default": "facts"},
             "timeout": {"type": "int"},
-            "links": {"type": "list", "elements": "dict", "default": []},
-            "since": {"type": "str", "default": "-2h"},
-            "journal_lines": {"type": "int", "default": 3000},
-            "names": {"type": "list", "elements": "str", "default": []},
-            "hide_names": {"type": "bool", "default": False},
-            "ray": {"type": "bool", "default": True},
-            "key": {"type": "str", "no_log": True},
         },
         supports_check_mode=True,
     )

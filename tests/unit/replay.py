@@ -58,7 +58,7 @@ class Replay:
         return NodeReader(self.run, str(self.root), self.bundle["platform"]).read()
 
     def registered(self) -> dict[str, Any]:
-        """What ``node_info`` with ``gather=evidence`` returns there, with the facts read anew."""
+        """What ``evidence_info`` returns there, with the facts read anew."""
         return {
             "evidence": {**self.evidence, "node": self.node()},
             "before": self.evidence["started"],

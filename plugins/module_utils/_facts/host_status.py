@@ -17,11 +17,11 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import (
     boots,
-    evidence,
     kernel_log,
     rdma_counters,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node as _node
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts.ranks import RankReader
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file, files, foreign, systemd
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall_watch
@@ -35,7 +35,6 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     pcie_errors,
     places,
 )
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving as _serving
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 
 Runner = Callable[[list[str]], tuple[int, str, str]]
@@ -170,7 +169,7 @@ class HostReader(files.Below):
 
     def nccl(self) -> dict[str, Any]:
         """NCCL's files of the host, and those engines that see another one, as an image brings it."""
-        read = evidence.Collector(self._run, self._root)
+        read = RankReader(self._root)
         ranks = [rank for rank in read.part("processes", read.processes, []) if "nccl_conf" in rank]
         return {
             "nccl": read.part("nccl", read.nccl, {}),
@@ -212,7 +211,7 @@ class HostReader(files.Below):
             "executor": "ray" if config.get("ray", True) else "mp",
             "state": state,
             "options": parse_options(self._text(f"{paths.etc}/{registry.engine_of(config).config}")),
-            "maintenance": _serving.maintenance(self._path(path) for path in paths.maintenance) or "",
+            "maintenance": places.maintenance(self._path(path) for path in paths.maintenance) or "",
         }
 
     def read(self) -> dict[str, Any]:

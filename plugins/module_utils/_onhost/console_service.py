@@ -27,7 +27,7 @@ from typing import Any
 
 from .._lib import files, foreign, peer
 from .._lib.printable import printable
-from . import console_hands, console_state, front_socket, loads, places, serving, watchdog_hands
+from . import console_hands, console_state, front_socket, loads, places, watchdog_hands
 from .notify import ALIVE, READY
 
 CONFIG = "/etc/sparkthor/console.json"
@@ -189,7 +189,7 @@ class ConsoleCollector:
                 name,
                 str(config.get("model") or given.get("model") or ""),
                 files.read_json(own.state),
-                serving.maintenance(own.maintenance),
+                places.maintenance(own.maintenance),
                 os.path.exists(own.draining),
                 bool(config.get("on_demand")),
                 hosts,

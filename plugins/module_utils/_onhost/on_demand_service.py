@@ -132,7 +132,7 @@ class Turns:
         held = {}
         for group in ("", *self.policies):
             one = self.control(group)
-            reason = serving.maintenance(one.markers)
+            reason = places.maintenance(one.markers)
             if reason is not None and not reason.startswith(serving.ASLEEP):
                 held[group] = f"a person keeps it as it is ({reason})"
             elif group == self._serves and os.path.exists(one.draining):

@@ -10,6 +10,7 @@ The group of the host's own has no name here and the plain paths; one beside it 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 
 #: folder of the groups beside a host's own one, below each of the three folders of the collection
 BESIDE = "beside"
@@ -124,3 +125,17 @@ class Places:
 
 #: of the host's own group
 OWN = Places()
+
+
+def maintenance(paths: Iterable[str] = OWN.maintenance) -> str | None:
+    """The reason that stands in the maintenance marker; None without one."""
+    for path in paths:
+        try:
+            with open(path, encoding="utf-8", errors="replace") as stream:
+                first = stream.readline().strip()
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return path
+        return first or path
+    return None

@@ -28,7 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from .._lib import files
-from . import notify, serving
+from . import notify, places, serving
 
 NAME = "power.json"
 #: of the controller that changes the cluster; its holder renews it
@@ -126,7 +126,7 @@ class PowerService:
         with contextlib.suppress(OSError):
             if abs(time.time() - os.lstat(self.lock).st_mtime) < LOCK_FRESH:
                 return True
-        return serving.maintenance(self.maintenance_paths) is not None
+        return places.maintenance(self.maintenance_paths) is not None
 
     def round(self) -> list[str]:
         """Look at all hosts once; those whose power was switched."""

@@ -71,23 +71,9 @@ def left_out(path: str = DEGRADED) -> dict[str, str]:
     return {str(one): str(without[one]) for one in sorted(without)} if isinstance(without, dict) else {}
 
 
-def maintenance(paths: Iterable[str] = MAINTENANCE) -> str | None:
-    """The reason that stands in the maintenance marker; None without one."""
-    for path in paths:
-        try:
-            with open(path, encoding="utf-8", errors="replace") as stream:
-                first = stream.readline().strip()
-        except FileNotFoundError:
-            continue
-        except OSError:
-            return path
-        return first or path
-    return None
-
-
 def asleep(paths: Iterable[str] = MAINTENANCE) -> str | None:
     """For whom the host's own group gives way; None where it does not, or where a person keeps it stopped."""
-    reason = maintenance(paths) or ""
+    reason = places.maintenance(paths) or ""
     return reason[len(ASLEEP) :].partition(" ")[0] if reason.startswith(ASLEEP) else None
 
 

@@ -192,7 +192,7 @@ class Service:
             fraction=self.progress.fraction,
             mark=self.progress.mark,
             load=self._watch_load(unit, is_listening, now),
-            maintenance=serving.maintenance(self.maintenance_paths),
+            maintenance=places.maintenance(self.maintenance_paths),
             asleep=serving.why_asleep(self.config, self.maintenance_paths),
             draining=os.path.exists(self.draining_path),
             superseded=self._read_successor(now),

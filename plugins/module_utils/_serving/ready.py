@@ -145,7 +145,7 @@ def ensure(
     another = bool(known_invocation) and unit.restarts > 0 and unit.invocation not in ("", known_invocation)
     if not readiness.ready and (failed or another):
         readiness.failure = _explain(unit_name, unit.invocation if failed else known_invocation, runner, engine.log)
-    reason = serving.maintenance(maintenance_paths)
+    reason = places.maintenance(maintenance_paths)
     if not readiness.ready and reason is not None:
         readiness.line += f"; maintenance ({reason}): the watchdog keeps quiet"
     return readiness

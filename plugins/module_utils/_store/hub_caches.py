@@ -26,7 +26,6 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import file
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import content
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.incoming import PROVED
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import valid_sha256
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Store
 
 #: where the hub's own tools keep models unless they are told otherwise
 DEFAULT = ("/home/*/.cache/huggingface/hub", "/root/.cache/huggingface/hub")
@@ -111,12 +110,6 @@ def _count(patterns: Iterable[str], sizes_by_model: dict[str, int]) -> None:
             if (blob.repo, blob.sha256) not in counted:
                 counted.add((blob.repo, blob.sha256))
                 sizes_by_model[blob.repo] = sizes_by_model.get(blob.repo, 0) + blob.size
-
-
-def take_for(store: Store, need: Mapping[str, Mapping[str, Any]], patterns: Iterable[str]) -> Taken:
-    """Take into a store what it needs, by SHA-256; where nothing of it is in a cache, nothing is made either."""
-    found = blobs(patterns) if need else {}
-    return take(store.incoming, need.values(), found) if not need.keys().isdisjoint(found) else Taken(set(), 0, [])
 
 
 def take(incoming: str, need: Iterable[Mapping[str, Any]], found: Mapping[str, str]) -> Taken:

@@ -136,7 +136,10 @@ def _lacking(
     store: Store, need: dict[str, dict[str, Any]], caches: Sequence[str], result: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """What has to be sent, once all is taken that this host has in a cache of the hub's client."""
-    taken = hub_caches.take_for(store, need, caches)
+    found = hub_caches.blobs(caches) if need else {}
+    if need.keys().isdisjoint(found):
+        return list(need.values())
+    taken = hub_caches.take(store.incoming, need.values(), found)
     if taken.sha256:
         result["from_caches"] = {"bytes": taken.size, "caches": taken.caches}
     return [item for sha256, item in need.items() if sha256 not in taken.sha256]

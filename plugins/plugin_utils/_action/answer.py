@@ -92,6 +92,8 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
     "node_info": {
         "ansible_facts": {"sparkthor_node?": told.NODE},
         "status": told.STATUS,
+    },
+    "evidence_info": {
         "evidence": told.EVIDENCE,
         "capture": {"bundle": {}, "evidence": {}},
         "before": told.a_time,
@@ -224,9 +226,8 @@ NEEDED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "node_info": {
         "facts": ("ansible_facts",),
         "status": ("status",),
-        "evidence": ("evidence",),
-        "capture": ("capture",),
     },
+    "evidence_info": {"False": ("evidence",), "True": ("capture",)},
     "engine_image_pull": {"False": ("pulling",), "True": ("pulled",)},
     "model_fanout": {"parts": ("parts",)},
     "controller_lock": {"": ("since",)},
@@ -237,6 +238,7 @@ NEEDED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 #: the argument that makes it, with its default
 ASKED: Mapping[str, tuple[str, str]] = {
     "node_info": ("gather", "facts"),
+    "evidence_info": ("capture", "False"),
     "engine_image_pull": ("begun", "False"),
     "model_fanout": ("step", ""),
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.release import __version__ as core_version
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import versions
@@ -115,6 +115,19 @@ class Action(ActionBase):  # type: ignore[misc]  # ansible-core ships no types: 
             module_name=f"sparkthor.cluster.{module}", module_args=arguments, task_vars=self.vars
         )
         return outcome
+
+    def read(self, module: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Run a module of this collection that reads the host.
+
+        Whoever ignores that a host is away judges all hosts in a later task. Ansible would show each of them twice,
+        with the task's place in its file, and "ignoring" below it; so it is told as data.
+        """
+        try:
+            return self.execute(module, arguments)
+        except AnsibleError as error:
+            if not self._task.ignore_unreachable:
+                raise
+            return {"changed": False, "away": isinstance(error, AnsibleConnectionFailure), "msg": str(error)}
 
     def builtin(self, module: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Run a module of ansible.builtin on the host, and let its answer set no variable."""

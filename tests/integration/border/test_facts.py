@@ -32,6 +32,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "engine_image_pull": {"image": "own/vllm:1"},
     "engine_trial": {"command": ["true"]},
     "engine_venv": {"python": "python3", "requirements": LOCK.replace("ray-", "cuda13-")},
+    "evidence_info": {"ray": False},
     "fabric_neighbors": {},
     "firewall_apply": {"state": "absent"},
     "host_compare": {"probe": {"host": "one", "links": []}},

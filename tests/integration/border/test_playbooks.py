@@ -54,23 +54,28 @@ def told_in(border: Border, playbook: str) -> str:
     return (border.home / MAY[playbook][0]).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("playbook", "key"), [("status", "status"), ("report", "status"), ("doctor", "evidence")])
+@pytest.mark.parametrize(
+    ("playbook", "module", "key"),
+    [("status", "node_info", "status"), ("report", "node_info", "status"), ("doctor", "evidence_info", "evidence")],
+)
 @pytest.mark.parametrize("whole", [True, False], ids=["all of it", "a part of it"])
-def test_a_malformed_answer_is_its_own_hosts_failure(border: Border, playbook: str, key: str, whole: bool) -> None:
+def test_a_malformed_answer_is_its_own_hosts_failure(
+    border: Border, playbook: str, module: str, key: str, whole: bool
+) -> None:
     """The playbooks that only read go on for all others, and say whose answer it is and what is wrong with it."""
     border.inventory({"one": {}, "two": {}}, fabric_topology="lan")
     parts = {"status": ("memory", honest_host.status), "evidence": ("rdma", honest_host.evidence)}
     part, read = parts[key]
     for number, host in enumerate(border.hosts, 1):
-        border.answers(host, {"node_info": {key: read(number)}})
+        border.answers(host, {module: {key: read(number)}})
     wrong = SHAPES[0] if whole else {**read(1), part: SHAPES[2]}
-    border.answers("one", {"node_info": {key: wrong}})
+    border.answers("one", {module: {key: wrong}})
     output = border.play(f"sparkthor.cluster.{playbook}", *WORDS[playbook])
     assert "Traceback" not in output, output
     assert "failed=0" in output, output
     text = told_in(border, playbook)
     field = key if whole else f"{key}.{part}"
-    assert re.search(rf"host one: what it answered to node_info cannot be used: {field}\b", text), output
+    assert re.search(rf"host one: what it answered to {module} cannot be used: {field}\b", text), output
     assert "--limit" in text
     if playbook == "status":
         assert {host: found["reachable"] for host, found in json.loads(text)["hosts"].items()} == {

@@ -113,9 +113,9 @@ def test_the_doctor_takes_no_secret_of_a_host_along(target: Target) -> None:
                 *("--become", "-vvv", "--extra-vars", f"lab_name={target.cluster.lab.name}"),
                 *(
                     "--module-name",
-                    "sparkthor.cluster.node_info",
+                    "sparkthor.cluster.evidence_info",
                     "--args",
-                    "gather=evidence ray=false key=of-this-run",
+                    "ray=false key=of-this-run",
                 ),
             ],
             capture_output=True,

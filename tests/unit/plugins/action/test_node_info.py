@@ -35,19 +35,3 @@ def test_the_facts_say_how_far_it_is_off(
     monkeypatch.setattr(action, "_execute_module", lambda **_given: answer, raising=False)
     node = action.run().get("ansible_facts", {}).get("sparkthor_node", {})
     assert node.get("clock_offset") == offset
-
-
-def test_evidence_is_stamped_with_the_controllers_clock(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
-    monkeypatch.setattr(node_info, "time", clock)
-    task = MagicMock(async_val=0, check_mode=False, diff=False, args={"gather": "evidence"})
-    action = node_info.ActionModule(task, MagicMock(), MagicMock(), MagicMock(), MagicMock(), MagicMock())
-
-    def answer(module_args: dict[str, Any], **_given: Any) -> dict[str, Any]:
-        assert module_args == {"gather": "evidence"}
-        clock.now += 2
-        return {"changed": False, "evidence": {"started": 1.0}}
-
-    monkeypatch.setattr(action, "_execute_module", answer, raising=False)
-    result = action.run()
-    assert result["after"] - result["before"] == 2
-    assert (result["changed"], result["evidence"]) == (False, {"started": 1.0})

@@ -207,13 +207,6 @@ def test_every_part_is_masked(tmp_path: Path) -> None:
     assert "hf-of-somebody" not in text
 
 
-def test_half_a_secret_at_the_cut_of_a_long_line_does_not_leave() -> None:
-    text = "x" * 50 + SECRET + " " + "y" * 90
-    for limit in range(80, 120):
-        assert not set(evidence.newest(text, limit)) - {"y"}
-    assert evidence.newest("z" * 500, 100) == ""
-
-
 def test_a_machine_is_read_and_no_secret_leaves_it(tmp_path: Path) -> None:
     machine(tmp_path)
     seen, _runs = collect(tmp_path)
@@ -338,14 +331,6 @@ def test_an_empty_machine_is_an_answer(tmp_path: Path) -> None:
     assert seen["processes"] == []
     assert seen["models"] == []
     assert [error.split(":")[0] for error in seen["errors"]] == ["node"]
-
-
-def test_the_end_of_a_long_text_begins_with_a_line() -> None:
-    text = "".join(f"line {number}\n" for number in range(1000))
-    cut = evidence.newest(text, 100)
-    assert len(cut) <= 100
-    assert cut.startswith("line ")
-    assert cut.endswith("line 999\n")
 
 
 def test_a_command_that_hangs_is_not_taken_for_one_with_nothing_to_say(tmp_path: Path) -> None:

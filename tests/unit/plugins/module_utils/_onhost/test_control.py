@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import control as serving_control
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import places, serving
 
 from tests.unit.plugins.module_utils.serving_head import Engine, Systemd
 
@@ -37,7 +37,7 @@ def test_stop_and_start(engine: Engine, tmp_path: Path, config: str) -> None:
     assert systemd.calls == []
     done = control(tmp_path, config, systemd).apply("stopped", "cables", 0)
     assert done.steps == predicted.steps
-    assert serving.maintenance([str(tmp_path / "maintenance")]) == "cables"
+    assert places.maintenance([str(tmp_path / "maintenance")]) == "cables"
     assert (systemd.enabled, systemd.unit["ActiveState"]) == (False, "inactive")
     assert control(tmp_path, config, systemd).apply("stopped", "cables", 0).changed is False
     (tmp_path / "draining").touch()
@@ -210,7 +210,7 @@ def test_a_group_gives_way_and_comes_back(pair: tuple[serving_control.Control, s
     embed.fall_asleep()
     group.come_back()
     assert (active(group), active(embed)) == (("activating", True), ("inactive", False))
-    assert serving.maintenance(group.markers) is None
+    assert places.maintenance(group.markers) is None
     assert not [path for one in pair for path in [one.draining] if Path(path).exists()]
 
 
@@ -224,7 +224,7 @@ def test_a_group_that_cannot_end_its_requests_goes_on(
     with pytest.raises(serving_control.ControlError, match="still running"):
         group.give_way("embed")
     assert active(group) == ("active", True)
-    assert serving.maintenance(group.markers) is None
+    assert places.maintenance(group.markers) is None
     assert not Path(group.draining).exists()
 
 
@@ -237,7 +237,7 @@ def test_a_playbook_that_starts_the_own_group_sends_the_other_one_away(
     embed.wake()
     assert own.apply(state, "", 0).changed
     assert (active(own)[0], active(embed)) == ("activating", ("inactive", False))
-    assert serving.maintenance(own.markers) is None
+    assert places.maintenance(own.markers) is None
 
 
 def test_a_playbook_leaves_a_group_asleep(pair: tuple[serving_control.Control, serving_control.Control]) -> None:

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import control, on_demand, serving
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import control, on_demand, places, serving
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import on_demand_service as service
 
 from tests.unit.plugins.module_utils.serving_head import Systemd
@@ -148,7 +148,7 @@ def test_a_switch_that_was_broken_off_ends_with_the_own_group(host: Host) -> Non
         host.turns.recover()
         assert host.active == ("activating", "inactive")
         assert not Path(host.control("", False).draining).exists()
-        assert serving.maintenance(host.control("", False).markers) is None
+        assert places.maintenance(host.control("", False).markers) is None
         host.says("")
 
 

@@ -134,7 +134,7 @@ TRIED, SHARE = 5, 0.15
 QUESTIONS = {
     "facts": ("node_info", {"gather": "facts"}),
     "status": ("node_info", {"gather": "status"}),
-    "evidence": ("node_info", {"gather": "evidence"}),
+    "evidence": ("evidence_info", {}),
     "probe": ("host_compare", {}),
 }
 
