@@ -11,8 +11,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import bench, results, screen, verify
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import page as _report
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import results, screen
 
 
 class ActionModule(ClusterAction):
@@ -46,6 +45,10 @@ class ActionModule(ClusterAction):
         return {**result, "_ansible_verbose_override": True}
 
     def _page(self, arguments: dict[str, Any], seen: results.Seen) -> dict[str, Any]:
+        # the screen, which people wait for, needs none of these
+        from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import bench, verify
+        from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import page as _report
+
         planned: dict[str, Any] = {}
         why = seen.plan_error
         if not why:

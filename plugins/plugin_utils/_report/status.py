@@ -256,8 +256,9 @@ def _nccl_problems(
     """Settings of NCCL that nobody planned, by the doctor's check."""
     if not any(facts.get("processes") or facts.get("nccl") for facts in facts_by_host.values()):
         return []
+    # this one check, not all: each module of a collection is compiled anew in every run
     from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import Case
-    from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks import CHECKS
+    from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks_nccl import nccl_unplanned
 
     read = {
         host: {
@@ -270,7 +271,7 @@ def _nccl_problems(
     fix = "playbooks/doctor.yml says what to do (nccl-unplanned)"
     return [
         Finding("nccl", f"NCCL has settings that nobody planned: {hit.evidence[0]}", fix, hit.host)
-        for hit in CHECKS["nccl_unplanned"](Case(hosts=list(read), evidence=dict(read), fabric=fabric))
+        for hit in nccl_unplanned(Case(hosts=list(read), evidence=dict(read), fabric=fabric))
     ]
 
 
