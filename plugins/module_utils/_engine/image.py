@@ -43,9 +43,9 @@ _REFERENCE = re.compile(
     r"\A(?P<name>[a-z0-9][a-zA-Z0-9._:/-]*?)(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(?:@(?P<digest>\S+))?\Z"
 )
 
-#: runs inside the image, once for each image, behind the source of _cuda_kernels
 #: bytes of what the probe says of an image
 _SAID_LIMIT = 8 << 20
+#: runs inside the image, once for each image, behind the source of _cuda_kernels
 PROBE = r"""
 import importlib.metadata, importlib.util, json, os, platform, shutil, sys
 names = {}
