@@ -204,15 +204,26 @@ function instead(r) {
     return Buffer.concat([body.subarray(0, Number(place[0])), name, body.subarray(Number(place[1]), body.length)]);
 }
 
+// What an engine says that it serves; nothing where that is no list, which may not cost the others theirs.
+function listed(answer) {
+    try {
+        const data = JSON.parse(answer.responseText).data;
+        return Array.isArray(data) ? data : null;
+    } catch (error) {
+        return null;
+    }
+}
+
 async function models(r) {
     const numbers = r.variables.sparkthor_routes.split(' ');
     const answers = await Promise.all(numbers.map((number) => r.subrequest('/models/' + number)));
     const found = [];
     let away = 0;
     for (let i = 0; i < answers.length; i++) {
-        if (answers[i].status === 200) {
-            JSON.parse(answers[i].responseText).data.forEach((model) => found.push(model));
-        } else if (answers[i].status >= 500) {
+        const own = answers[i].status === 200 ? listed(answers[i]) : null;
+        if (own) {
+            own.forEach((model) => found.push(model));
+        } else if (answers[i].status === 200 || answers[i].status >= 500) {
             away++;
         }
     }

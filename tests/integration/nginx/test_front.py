@@ -260,6 +260,32 @@ def test_a_group_beside_another_is_reached_by_its_model(tmp_path: Path, variable
             assert found.ask("/v1/stream", KEY, "embed")[0] == 200
 
 
+class Lists(Engine):
+    said = b'{"object":"list","data":[{"id":"mini"}]}'
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(self.said)
+
+
+@pytest.mark.parametrize("said", [b"{}", b"no json", b'{"data":5}', b"null", b'{"data":' + b"[" * 100_000])
+def test_an_engine_that_says_no_list_of_models_costs_the_others_none(
+    tmp_path: Path, variables: dict[str, Any], monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    socket_path = tmp_path / "run/beside/embed/vllm/vllm.sock"
+    socket_path.parent.mkdir(parents=True)
+    monkeypatch.setitem(globals(), "Engine", Lists)
+    lies = type("Lies", (Lists,), {"said": said})
+    with (
+        running(tmp_path, with_beside(variables)) as found,
+        serving(socketserver.ThreadingUnixStreamServer(str(socket_path), lies)),
+    ):
+        status, _headers, text = found.answer("GET", "/v1/models", "")
+        assert status == 200
+        assert {model["id"] for model in json.loads(text)["data"]} == {"mini"}
+
+
 @contextlib.contextmanager
 def counting(tmp_path: Path) -> Iterator[None]:
     """The program of sparkthor-tokens.service, with its files below a folder."""
