@@ -110,6 +110,14 @@ def _text(path: str, limit: int = 4000) -> str:
         return ""
 
 
+def why(path: str) -> str:
+    """What stands in a request, of which there may be one of the serving user's: neither a link nor a pipe is one."""
+    try:
+        return files.read_plain(path, 300).decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
 def threads(pid: int, proc: str = "/proc") -> list[dict[str, Any]]:
     """What the threads of a process wait for, alike ones together: ``name``, ``state``, ``waits_in``, ``count``."""
     folder = os.path.join(proc, str(pid), "task")
@@ -262,7 +270,7 @@ def main(argv: list[str] | None = None, paths: Paths | None = None) -> int:
     given = parser.parse_args(argv)
     places = paths or Paths()
     asked = max((places.wanted, places.request), key=stamp)
-    reason = _text(asked, 300) if stamp(asked) else ""
+    reason = why(asked) if stamp(asked) else ""
     wall = time.time()
     record = Reader(py_spy=found_py_spy([*given.py_spy, "/usr/local/bin/py-spy", "/usr/bin/py-spy"])).read()
     record = {"version": 1, "taken": round(wall, 3), "reason": reason, **record}

@@ -139,6 +139,25 @@ def test_the_program_keeps_a_record_and_says_so(tmp_path: Path, monkeypatch: pyt
     assert any(one["title"] == "VLLM::Worker_TP1" for one in told["processes"])
 
 
+def test_a_request_that_leads_elsewhere_tells_nothing_and_blocks_nobody(tmp_path: Path) -> None:
+    request, own = tmp_path / "hang", tmp_path / "own"
+    own.write_text("root:$y$j9T$secret\n")
+    os.mkfifo(request)
+    assert hang.why(str(request)) == ""
+    request.unlink()
+    os.link(own, request)
+    assert hang.why(str(request)) == "root:$y$j9T$secret"
+    if os.geteuid() == 0:
+        # as in /run/sparkthor/requests, where that user cannot read what he names
+        own.chmod(0o600)
+        os.chown(tmp_path, 65534, 65534)
+        assert hang.why(str(request)) == ""
+        request.unlink()
+        request.symlink_to(own)
+        os.lchown(request, 65534, 65534)
+        assert hang.why(str(request)) == ""
+
+
 def test_root_runs_nothing_that_others_may_write(tmp_path: Path) -> None:
     own = tmp_path / "py-spy"
     own.write_text("#!/bin/sh\n")
