@@ -26,7 +26,7 @@ from typing import Any
 
 from .._lib import files
 from .._lib.deadline import Deadline
-from . import control, front_counts, on_demand, places, serving, watchdog, watchdog_report
+from . import control, front_counts, on_demand, places, rank_state, serving, watchdog, watchdog_report
 from .notify import ALIVE, READY, notify
 
 RUN = "/run/sparkthor-on-demand"
@@ -103,9 +103,7 @@ class Turns:
             self._serves, self._since, self._served = str(serves), now, not serves
         host_group = self.control(self._serves)
         unit, state = host_group.state(), files.read_json(self._state_of(self._serves))
-        updated = state.get("updated")
-        fresh = isinstance(updated, (int, float)) and abs(time.time() - updated) < FRESH
-        ready = fresh and state.get("state") == watchdog.SERVING
+        ready = rank_state.kept_up(state, time.time(), FRESH) and state.get("state") == watchdog.SERVING
         if not ready:
             # its idle time begins when it can be used
             self._used[self._serves] = now

@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from .._lib import files
+from .._lib import files, foreign
 from . import patience
 
 STATE = "/run/sparkthor/vllm/group.json"
@@ -19,8 +19,15 @@ STATE = "/run/sparkthor/vllm/group.json"
 def published(path: str = STATE, wall: Callable[[], float] = time.time) -> dict[str, Any]:
     """The head's view, empty where it is absent or no longer kept up."""
     state = files.read_json(path)
-    updated = state.get("updated")
-    return state if isinstance(updated, (int, float)) and abs(wall() - updated) < 30 else {}
+    return state if kept_up(state, wall()) else {}
+
+
+def kept_up(state: Mapping[str, Any], now: float, seconds: float = 30.0) -> bool:
+    """Whether who keeps a state file wrote it lately; any value may stand there."""
+    try:
+        return abs(now - foreign.number(state.get("updated"))) < seconds
+    except foreign.ForeignError:
+        return False
 
 
 def signs(path: str = STATE) -> dict[str, patience.Signs]:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files, foreign
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import answers as tasks
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     loads,
@@ -73,7 +73,9 @@ def stale_elsewhere(state_path: str, wall: Callable[[], float] = time.time) -> l
     stale = rank_state.published(state_path, wall).get("stale") if state_path else None
     if not isinstance(stale, dict):
         return []
-    return [f"{path} on {host}" for host, paths in sorted(stale.items()) for path in paths]
+    # the file is the serving user's
+    lists = ((host, paths) for host, paths in sorted(stale.items()) if isinstance(paths, list))
+    return [f"{path} on {host}"[:200] for host, paths in lists for path in paths[:20] if isinstance(path, str)]
 
 
 def paths_of(group: str) -> dict[str, Any]:
@@ -161,9 +163,7 @@ def _judge(
     wall: Callable[[], float],
 ) -> None:
     state = files.read_json(state_path)
-    memory = state.get("memory") or {}
-    updated = state.get("updated")
-    fresh = isinstance(updated, (int, float)) and abs(wall() - updated) < 30
+    memory, fresh = _mapping(state, "memory"), rank_state.kept_up(state, wall())
     current = fresh and memory.get("invocation") == unit.invocation
     if current:
         readiness.state, readiness.line = str(state.get("state", "")), str(state.get("line", ""))
@@ -187,18 +187,30 @@ def _judge(
     if not probe.ok:
         readiness.line = f"{readiness.state}: {probe.text}"
         return
-    completion = state.get("completion") or {}
+    completion = _mapping(state, "completion")
     settings = config.get("settings") or {}
     readiness.ready = True
     readiness.state, readiness.line = watchdog.SERVING, watchdog.SERVING
     readiness.latency = round(probe.seconds, 4)
-    readiness.median_latency = completion.get("median_latency") if current else None
+    readiness.median_latency = _seconds(completion.get("median_latency")) if current else None
     readiness.deadline = settings.get("deadline")
     readiness.interval = settings.get("interval")
     kept = loads.loads(
         files.read_json(str(config.get("loads") or places.Places(str(config.get("beside") or "")).loads))
     )
     readiness.loaded = next((loads.took(row) for row in kept if row.get("invocation") == unit.invocation), "")
+
+
+def _mapping(state: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = state.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _seconds(value: Any) -> float | None:
+    try:
+        return foreign.number(value)
+    except foreign.ForeignError:
+        return None
 
 
 def answers(config_path: str = serving.CONFIG, seconds: float = 60.0) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ import json
 import time
 from pathlib import Path
 
+import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import patience, rank_state
 
 
@@ -27,3 +28,10 @@ def test_signs_of_life_by_host_whatever_a_host_sent(tmp_path: Path) -> None:
     assert rank_state.signs(str(path)) == {"a": patience.Signs(0.5, True), "b": patience.Signs()}
     path.write_text(json.dumps({"updated": time.time(), "signs": ["odd"]}))
     assert rank_state.signs(str(path)) == {}
+
+
+@pytest.mark.parametrize("updated", ["1" + "0" * 400, "null", "true", '"now"', "[]", "Infinity", "NaN"])
+def test_a_time_that_is_none_is_long_ago(tmp_path: Path, updated: str) -> None:
+    path = tmp_path / "state.json"
+    path.write_text(f'{{"updated": {updated}, "ranks": {{"127.0.0.1": "a"}}}}')
+    assert rank_state.published(str(path)) == {}

@@ -230,3 +230,21 @@ def test_a_group_that_sleeps_is_as_it_should_be(
     one, _said = make_service(tmp_path, config, systemd)
     one.round()
     assert (json.loads((tmp_path / "run/state.json").read_text())["state"] == "asleep") == bool(line)
+
+
+@pytest.mark.parametrize("stale", [5, ["x"], {"a": 5, "b": None, "c": "text", "d": [1, ["x"]]}])
+def test_what_the_serving_user_says_of_other_hosts_is_a_list_of_files_or_nothing(tmp_path: Path, stale: Any) -> None:
+    (tmp_path / "group.json").write_text(json.dumps({"updated": time.time(), "stale": stale}))
+    assert ready.stale_elsewhere(str(tmp_path / "group.json")) == []
+
+
+@pytest.mark.parametrize("value", [True, 5, "x", ["x"], {"invocation": ["x"], "median_latency": "x"}])
+def test_a_state_of_another_form_is_none(engine: Engine, tmp_path: Path, config: str, value: Any) -> None:
+    state = tmp_path / "run/state.json"
+    state.parent.mkdir()
+    for name in ("memory", "completion", "updated"):
+        text = json.dumps({"updated": time.time(), "memory": {"invocation": "zzz", "served": True}, name: value})
+        state.write_text(text)
+        found = ensure(tmp_path, config, Systemd())
+        assert found.ready
+        assert ready.deadline_problem({"latency": found.latency, "median_latency": found.median_latency}) == ""
