@@ -12,6 +12,7 @@ import glob
 import json
 import os
 import re
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -25,9 +26,11 @@ _APT = ("apt-get", "--quiet", "--assume-yes", "--option", "DPkg::Lock::Timeout=3
 #: an administrator's file stays as it is
 _KEEP = ("--option", "Dpkg::Options::=--force-confdef", "--option", "Dpkg::Options::=--force-confold")
 _INST = re.compile(r"^Inst (\S+?)(?::(\w+))? (?:\[([^\]]+)\] )?\((\S+) ", re.MULTILINE)
-_REMV = re.compile(r"^(?:Remv|Purg) (\S+?)(?::\w+)? \[([^\]]+)\]", re.MULTILINE)
+_REMV = re.compile(r"^(?:Remv|Purg) (\S+) \[([^\]]+)\]", re.MULTILINE)
 #: packages after which the running kernel or driver is no longer the installed one
-_NEEDS_REBOOT = re.compile(r"^(?:linux-(?:image|modules)|nvidia-(?:driver|dkms|kernel)|libnvidia|nvidia-spark-grub)")
+_NEEDS_REBOOT = re.compile(
+    r"^(?:linux-(?:image|modules)|nvidia-(?:driver|dkms|kernel|l4t)|libnvidia|nvidia-spark-grub)"
+)
 
 
 class UpdateError(Exception):
@@ -129,11 +132,24 @@ class OsUpdate:
         for name, version in plan.former:
             if not self._kept(name, version):
                 self._run(["sh", "-c", 'cd "$0" && exec dpkg-repack "$1"', self._back, name], 300.0)
+        self._set_aside(plan)
         if plan.words:
             self._do([*_APT, "--download-only", "--allow-remove-essential", "install", *plan.words], "the download")
         kept = {name: self._kept(name, version) for name, version in plan.former}
         self._remember({"plan": asdict(plan), "files": kept, "state": "fetched"})
         return [f"{name}={version}" for name, version in plan.former if not kept[name]]
+
+    def _set_aside(self, plan: Plan) -> None:
+        """Copy what only apt's cache has: a cleaning, or the installation itself, may empty that."""
+        for name, version in plan.former:
+            path = self._kept(name, version)
+            if path and os.path.dirname(path) != self._back:
+                own = os.path.join(self._back, os.path.basename(path))
+                try:
+                    shutil.copyfile(path, f"{own}.new")
+                    os.replace(f"{own}.new", own)
+                except OSError as error:
+                    raise UpdateError(f"{path} cannot be put aside: {error.strerror or error}") from error
 
     def _remember(self, record: dict[str, Any]) -> None:
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
@@ -177,7 +193,8 @@ class OsUpdate:
         record, plan = self._recorded()
         if record.get("state") in ("fetched", "taken_back"):
             return Plan()
-        kept = [str(path) for path in (record.get("files") or {}).values() if path]
+        # one that is gone must not keep the others, and is named when they are back
+        kept = [str(path) for path in (record.get("files") or {}).values() if path and os.path.exists(path)]
         words = [*kept, *(f"{one['name']}-" for one in plan.new)]
         argv = [*_APT, *_KEEP, "--allow-downgrades", "install", *words]
         if words and self._run(argv, self._timeout)[0] != 0:

@@ -76,6 +76,18 @@ def _of_kernel(host: str, node: Mapping[str, Any]) -> list[Finding]:
     ]
 
 
+def _dark(node: Mapping[str, Any], former: Mapping[str, Any], told: set[str]) -> list[str]:
+    """Cabled ports without RDMA that had a carrier: those of a LAN, and the lanes of a Thor. A radio comes and goes."""
+    now = {link["name"]: link for link in node.get("interfaces") or ()}
+    return [
+        f"{link['name']} has no carrier, and had one" if link["name"] in now else f"{link['name']} is gone"
+        for link in former.get("interfaces") or ()
+        if link.get("carrier") and not link.get("virtual") and not link["name"].startswith("wl")
+        if link["name"] not in told
+        if not now.get(link["name"], {}).get("carrier")
+    ]
+
+
 def worse(host: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What is worse on a host than before its update; ``before`` and ``now`` are its status."""
     node, former = now.get("node") or {}, before.get("node") or {}
@@ -92,6 +104,8 @@ def worse(host: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[
             reasons.append(f"{link['netdev']} is gone")
         elif link.get("state") == "up" and seen.get("state") != "up":
             reasons.append(f"{link['netdev']} has no carrier, and had one")
+    told = {link["netdev"] for link in (before.get("rdma") or {}).get("links") or ()}
+    reasons += _dark(node, former, told | set(links))
     known = {problem.what for problem in _of_kernel(host, former)}
     reasons += [
         f"{problem.what} (fix: {problem.fix})" for problem in _of_kernel(host, node) if problem.what not in known

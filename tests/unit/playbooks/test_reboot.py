@@ -16,29 +16,41 @@ from tests.unit.playbooks.test_serve_again import tasks
 GROUPS = {"cluster": ["a", "b", "c"], "big": ["a", "b"], "small": ["c"]}
 
 
-def found(asking: set[str], beside: dict[str, Any] | None = None, **given: Any) -> dict[str, dict[str, Any]]:
+def found(
+    asking: set[str], beside: dict[str, Any] | None = None, playbook: str = "reboot", **given: Any
+) -> dict[str, dict[str, Any]]:
     """Of a and c, which serve, what stops when these hosts ask for a reboot; groups ``beside`` are on a."""
     facts = {
         name: text
-        for _hosts, task in tasks("reboot")
+        for _hosts, task in tasks(playbook)
         for name, text in task.get("ansible.builtin.set_fact", {}).items()
     }
     told: dict[str, dict[str, Any]] = {}
-    hostvars = {host: {"__reboot_wanted": host in asking} for host in GROUPS["cluster"]}
+    wanted, stops, away = (f"__{playbook}_{name}" for name in ("wanted", "stops", "beside"))
+    hostvars = {host: {wanted: host in asking} for host in GROUPS["cluster"]}
     for head in ("a", "c"):
         more = {"beside": beside} if beside and head == "a" else {}
         variables = {
-            **{name: trust_as_template(text) for name, text in facts.items() if name != "__reboot_wanted"},
+            **{name: trust_as_template(text) for name, text in facts.items() if name != wanted},
             "groups": GROUPS,
             "group_names": [name for name, members in GROUPS.items() if head in members],
             "hostvars": hostvars,
-            "__reboot_wanted": head in asking,
+            wanted: head in asking,
             "__nodes": {"status": {"serving": {"model": "m", "maintenance": "", **more}}},
             **given,
         }
         templar = Templar(loader=DataLoader(), variables=variables)
-        told[head] = {name: templar.template(variables[name]) for name in ("__reboot_stops", "__reboot_beside")}
+        told[head] = {name: templar.template(variables[name]) for name in (stops, away)}
     return told
+
+
+def test_an_update_stops_the_groups_of_its_hosts_alone() -> None:
+    told = found({"c"}, BESIDE, "update", serving_groups=["big", "small"])
+    assert told["a"] == {"__update_stops": False, "__update_beside": []}
+    assert told["c"] == {"__update_stops": True, "__update_beside": []}
+    told = found({"b"}, BESIDE, "update", serving_groups=["big", "small"])
+    assert told["a"] == {"__update_stops": True, "__update_beside": []}
+    assert found({"a"}, BESIDE, "update")["a"]["__update_beside"] == ["embed"]
 
 
 def stopping(asking: set[str], **given: Any) -> list[str]:

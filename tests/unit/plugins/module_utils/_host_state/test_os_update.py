@@ -62,6 +62,8 @@ class Host:
         for word in words:
             if word.endswith("-"):
                 self.installed.pop(word[:-1], None)
+            elif word.endswith(".deb") and not Path(word).exists():
+                return 100, "", f"E: Unsupported file {word} given on commandline"
             elif word.endswith(".deb"):
                 name, version, _arch = Path(word).name.split("_")
                 self.installed[name] = version.replace("%3a", ":")
@@ -85,6 +87,7 @@ def test_what_apt_would_do() -> None:
     assert plan.new == [{"name": "linux-image-7.0.0-1019-nvidia", "new": "7.0.0-1019.19"}]
     assert plan.removed == [{"name": "old-tool", "old": "1:2.0-1"}]
     assert plan.reboots
+    assert os_update.parse("Inst nvidia-l4t-kernel [6.8.12] (6.8.13 NVIDIA [arm64])\n").reboots
     assert not os_update.parse("Inst less [590-1] (590-2 Ubuntu [arm64])\n").reboots
 
 
@@ -135,6 +138,37 @@ def test_a_package_in_apts_own_cache_is_not_fetched(tmp_path: Path) -> None:
     (tmp_path / "archives" / "old-tool_1%3a2.0-1_all.deb").touch()
     assert update.fetch(update.plan([])) == []
     assert not any("old-tool=1:2.0-1" in call for call in host.calls)
+
+
+def test_the_way_back_needs_nothing_of_apts_own_cache(tmp_path: Path) -> None:
+    """An installation may empty it (DPkg::Post-Invoke), and so may a cleaning by time."""
+    host, update = make(tmp_path, gone=["old-tool"])
+    before = dict(host.installed)
+    (tmp_path / "archives").mkdir()
+    cached = tmp_path / "archives" / "old-tool_1%3a2.0-1_all.deb"
+    cached.touch()
+    update.fetch(update.plan([]))
+    update.apply()
+    cached.unlink()
+    update.take_back()
+    assert host.installed == before
+
+
+def test_a_former_package_that_is_lost_keeps_no_other_one(tmp_path: Path) -> None:
+    host, update = make(tmp_path)
+    before = dict(host.installed)
+    update.fetch(update.plan([]))
+    update.apply()
+    (tmp_path / "back" / "old-tool_1%3a2.0-1_arm64.deb").unlink()
+    with pytest.raises(os_update.UpdateError, match=r"after the way back old-tool is absent, not 1:2\.0-1"):
+        update.take_back()
+    assert host.installed == {name: version for name, version in before.items() if name != "old-tool"}
+
+
+def test_a_package_of_another_architecture_goes_and_no_other() -> None:
+    plan = os_update.parse("Remv libfoo1:armhf [1.2-3]\nRemv libbar1 [1:1.0]\n")
+    assert plan.words == ["libfoo1:armhf-", "libbar1-"]
+    assert plan.former == [("libfoo1:armhf", "1.2-3"), ("libbar1", "1:1.0")]
 
 
 def test_nothing_is_installed_that_was_not_planned(tmp_path: Path) -> None:

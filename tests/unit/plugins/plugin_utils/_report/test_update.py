@@ -72,6 +72,21 @@ def test_what_is_worse_than_before(now: dict[str, Any], words: str) -> None:
     assert words in "; ".join(found)
 
 
+def test_a_port_without_rdma_that_is_dark_is_worse() -> None:
+    """The lanes of a Thor, and what a LAN goes over."""
+
+    def thor(*lit: str) -> dict[str, Any]:
+        names = ("mgbe0_0", "mgbe1_0", "mgbe2_0", "docker0")
+        found = [{"name": name, "carrier": name in lit, "virtual": name == "docker0"} for name in names]
+        return {**status(links=()), "node": {"kind": "thor", "gpus": 1, "kernel": "6.8.12", "interfaces": found}}
+
+    before = thor("mgbe0_0", "mgbe1_0", "docker0")
+    assert update.worse("t", before, thor("mgbe0_0", "mgbe1_0", "mgbe2_0")) == []
+    assert update.worse("t", before, thor("mgbe0_0")) == ["mgbe1_0 has no carrier, and had one"]
+    before["node"]["interfaces"].append({"name": "mgbe3_0", "carrier": True, "virtual": False})
+    assert update.worse("t", before, thor("mgbe0_0", "mgbe1_0")) == ["mgbe3_0 is gone"]
+
+
 def test_what_was_so_before_is_not_worse() -> None:
     known = status(links=("down", "up"), node={"kernel": "6.17.0-1008-nvidia"})
     known["units"] = {"sparkthor-ray": {"active": "failed"}}
