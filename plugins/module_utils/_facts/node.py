@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import machine, own_secrets
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file, files, ssh
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file, files, foreign, ssh
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import generation, gpu_state, places
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import hub_caches
 
@@ -477,4 +477,4 @@ def read_now(timeout: int) -> dict[str, Any]:
     from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 
     node = NodeReader(lambda argv: run_limited(argv, timeout)).read()
-    return {**node, "clock": time.time()}
+    return {**foreign.tellable(node), "clock": time.time()}

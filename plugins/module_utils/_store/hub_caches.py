@@ -17,6 +17,7 @@ import errno
 import glob
 import hashlib
 import os
+import re
 import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,6 +31,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest 
 #: where the hub's own tools keep models unless they are told otherwise
 DEFAULT = ("/home/*/.cache/huggingface/hub", "/root/.cache/huggingface/hub")
 _MODEL = "models--"
+#: what the hub calls a model, and models of one cache that are looked at: anybody with a home may fill such a folder
+_NAMED, _MODELS = re.compile(r"models--[A-Za-z0-9._-]{1,200}"), 500
 #: seconds for a list of files; a home on a server that is gone does not answer at all
 LIMIT = 15.0
 
@@ -80,9 +83,8 @@ class _Blob(NamedTuple):
 def _blobs(pattern: str) -> Iterator[_Blob]:
     """The large files that can be taken out of caches."""
     for cache in sorted(glob.glob(pattern)):
-        for model in files.list_of_owner(cache, ""):
-            if not model.startswith(_MODEL):
-                continue
+        models = [name for name in files.list_of_owner(cache, "") if _NAMED.fullmatch(name)]
+        for model in models[:_MODELS]:
             folder = os.path.join(model, "blobs")
             # a file on its way has an ending, and one that git keeps has a shorter name
             for name in filter(valid_sha256, files.list_of_owner(cache, folder)):

@@ -50,6 +50,17 @@ def test_models_are_named_with_their_bytes(tmp_path: Path, cache: Path) -> None:
     assert hub_caches.sizes(patterns(tmp_path)) == {"owner/tiny": len(WEIGHTS) + 13}
 
 
+def test_no_folder_of_anybody_s_gets_a_name_that_nobody_can_read_or_costs_every_run_its_time(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub_caches, "_MODELS", 2, raising=False)
+    for name in (b"a--\xff", b"a--\x1b[2J", b"a--" + b"b" * 240, b"z--1", b"z--2"):
+        folder = os.path.join(os.fsencode(cache.parent.parent), b"models--" + name, b"blobs")
+        os.makedirs(folder)
+        (Path(os.fsdecode(folder)) / SHA).write_bytes(b"x")
+    assert hub_caches.sizes(patterns(tmp_path)) == {"owner/tiny": len(WEIGHTS), "z/1": 1}
+
+
 def test_a_home_that_does_not_answer_is_left_out(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     away, real = threading.Event(), hub_caches.glob.glob
 
