@@ -22,7 +22,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base imp
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import role_specs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import secrets_dir
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import bench, results, tune
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import bench, results, status, tune
 
 #: seconds in which a Python imports a package, from a slow disk too
 IMPORT_LIMIT = 60.0
@@ -68,16 +68,16 @@ class ActionModule(ClusterAction):
         serving = results.served(facts, seen.cluster) if facts else {}
         if not serving.get("model"):
             raise bench.BenchError(f"{head} serves no model, or does not answer: playbooks/status.yml says which")
-        options = serving["options"]
+        options = status.alike(serving["options"])
         path = str(options.get("model") or "")
         if not path.startswith("/") and not given["tokenizer"]:
             raise bench.BenchError(f"bench_tokenizer: {path} is not a folder of {head}: name the model on the hub")
-        room = int(options.get("max-model-len") or 0) - given["tokens"]
+        room = bench.room(options, given["tokens"])
         plan = {
             "head": head,
             "model": serving["model"],
             "tokenizer": f"{path}/tokenizer.json",
-            "sweeps": bench.sweeps(given["prompts"], given["streams"], given["prompt"], max(room, 0)),
+            "sweeps": bench.sweeps(given["prompts"], given["streams"], given["prompt"], room),
             "url": given["url"] or self._url(head, bool(serving["tls"])),
             "certificate": serving["certificate"],
             "with": self._with(seen, options),

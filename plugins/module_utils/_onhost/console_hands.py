@@ -198,8 +198,10 @@ class ConsoleHands:
         began = time.monotonic()
         try:
             steps = self._steps(job)
-        except (control.ControlError, OSError) as error:
-            ended, text = "failed", printable(str(error))[:400]
+        except Exception as error:
+            # whatever it was, it has ended: a job that runs for ever would keep all others
+            told = str(error) if isinstance(error, (control.ControlError, OSError)) else repr(error)
+            ended, text = "failed", printable(told)[:400]
         else:
             ended, text = "done", "; ".join(steps) or "it was so already"
         with self._lock:
@@ -234,7 +236,11 @@ class ConsoleHands:
 
     def _block(self, key: str, wanted: bool) -> list[str]:
         """The front proxy refuses the key from now on, or knows it again; what runs may end."""
-        before = self.blocked()
+        try:
+            before = front_config.blocked_keys(self._blocked)
+        except front_config.FrontError as error:
+            # a list that cannot be read is no empty one: a new one would let in whom it names
+            raise control.ControlError(str(error)) from error
         after = sorted({*before, key} if wanted else {*before} - {key})
         if after == before:
             return []

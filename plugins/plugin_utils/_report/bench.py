@@ -30,6 +30,16 @@ class BenchError(ValueError):
     """One line: the variable, its value and the fix."""
 
 
+def room(options: Mapping[str, str], tokens: int) -> int:
+    """Tokens that a prompt may have beside such an answer; 0 where nobody says how long the context is."""
+    length = str(options.get("max-model-len") or "")
+    if not length.isdecimal():
+        return 0
+    if int(length) <= tokens:
+        raise BenchError(f"bench_tokens: {tokens}: the context has {length} tokens, and prompts need some; give less")
+    return int(length) - tokens
+
+
 def sweeps(prompts: Sequence[int], streams: Sequence[int], prompt: int, room: int) -> list[tuple[list[int], list[int]]]:
     """(prompt lengths, numbers of streams) of each run of the tool; what the context has no room for is left out."""
     for name, values in (("bench_prompts", prompts), ("bench_streams", streams), ("bench_prompt", [prompt])):

@@ -345,6 +345,20 @@ def host_status(
     return state, problems
 
 
+#: SGLang's names of what other engines' options say as well
+_ALIKE = {
+    "model-path": "model",
+    "context-length": "max-model-len",
+    "tp-size": "tensor-parallel-size",
+    "pp-size": "pipeline-parallel-size",
+}
+
+
+def alike(options: Mapping[str, str]) -> dict[str, str]:
+    """An engine's options, with what several engines have under one name."""
+    return {**{_ALIKE[name]: value for name, value in options.items() if name in _ALIKE}, **options}
+
+
 def serving_status(host: str, facts: Mapping[str, Any] | None, port: Any) -> dict[str, Any]:
     """What the head's watchdog says, or why nobody says anything."""
     state_read: dict[str, Any] = {"state": "unknown", "line": f"no answer from the head {host}", "model": ""}
@@ -354,15 +368,15 @@ def serving_status(host: str, facts: Mapping[str, Any] | None, port: Any) -> dic
     unit = facts["units"].get("sparkthor-vllm", {})
     state = serving["state"]
     updated = state.get("updated")
-    options = serving["options"]
+    options, said = serving["options"], alike(serving["options"])
     endpoint = front.api_url(facts["node"]["management"]["address"], port, bool(serving.get("tls")))
     state_read.update(
         model=serving["model"],
         executor=serving["executor"],
         maintenance=serving["maintenance"],
-        tensor_parallel=int(options.get("tensor-parallel-size", 1) or 1),
-        pipeline_parallel=int(options.get("pipeline-parallel-size", 1) or 1),
-        max_model_len=options.get("max-model-len", ""),
+        tensor_parallel=int(said.get("tensor-parallel-size", 1) or 1),
+        pipeline_parallel=int(said.get("pipeline-parallel-size", 1) or 1),
+        max_model_len=said.get("max-model-len", ""),
         options=options,
         endpoint=endpoint,
         page=front.page_url(endpoint) if serving.get("page") else "",

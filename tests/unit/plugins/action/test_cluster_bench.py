@@ -18,7 +18,7 @@ import pytest
 import yaml
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action import cluster_bench
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import bench
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import bench, results, tune
 
 TOOL = """
 import json, os, sys
@@ -177,3 +177,19 @@ def test_a_task_gets_to_its_stage() -> None:
     for stage in cluster_bench.ActionModule.ARGUMENTS["stage"]["choices"]:
         assert f"_{stage}_stage" in vars(cluster_bench.ActionModule)
     assert "_run" not in vars(cluster_bench.ActionModule)
+
+
+def test_sglangs_own_names_say_model_context_and_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its split was taken for none, so that tune.yml measured the one that serves as another one."""
+    options = {"model-path": "/models/qwen", "context-length": "4224", "tp-size": "2", "pp-size": "1"}
+    serving = {"model": "qwen", "options": options, "tls": False, "certificate": ""}
+    facts = {"spark-01": {"serving": serving, "versions": {}, "node": {}}}
+    seen = types.SimpleNamespace(cluster={"head": "spark-01"}, facts_by_host=facts)
+    monkeypatch.setattr(results, "see", lambda *_: seen)
+    action = cluster_bench.ActionModule.__new__(cluster_bench.ActionModule)
+    action.vars = {}
+    given = {"nodes": "n", "source": "", "tokenizer": None, "tokens": 128, "url": "http://x", "prompt": 2048}
+    plan = action._plan_stage({**given, "prompts": [128, 8192], "streams": [1]})["plan"]
+    assert plan["tokenizer"] == "/models/qwen/tokenizer.json"
+    assert plan["sweeps"] == [([128], [1])]
+    assert tune.used(plan["with"]) == (2, 1)

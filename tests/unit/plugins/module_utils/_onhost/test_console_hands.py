@@ -68,6 +68,35 @@ def test_a_wish_that_fails_says_so(made: tuple[console_hands.ConsoleHands, Moved
     assert (job["state"], job["text"]) == ("failed", "2 requests are still running")
 
 
+def test_a_wish_that_ends_by_a_fault_keeps_no_other(made: tuple[console_hands.ConsoleHands, Moved]) -> None:
+    hands, moved = made
+    moved.problem = KeyError("units")
+    job = hands.act(WISH)
+    end = time.monotonic() + 5
+    while job["state"] == "running" and time.monotonic() < end:
+        time.sleep(0.01)
+    assert (job["state"], job["text"]) == ("failed", "KeyError('units')")
+    moved.problem = None
+    hands.act({**WISH, "id": "1" * 8})
+
+
+@pytest.mark.parametrize("torn", ['{"blocked": ["max"', '{"blocked": "max"}'])
+def test_a_torn_list_of_blocked_keys_is_not_written_anew(tmp_path: Path, torn: str) -> None:
+    """It names keys that stay out, and a list of the new one alone would let them in."""
+    (tmp_path / "front.good").mkdir()
+    (tmp_path / "front.good" / "keys.conf").write_text(front.key_map([front.NamedKey("web", "a" * 20)]))
+    audit, blocked = str(tmp_path / "audit"), tmp_path / "blocked"
+    blocked.write_text(torn)
+    given: dict[str, Any] = {"audit": audit, "front": str(tmp_path), "blocked": str(blocked)}
+    hands = console_hands.ConsoleHands(CONFIG, runner=lambda *_: (0, "", ""), **given)
+    job = hands.act({**WISH, "do": "block", "key": "web"})
+    while job["state"] == "running":
+        time.sleep(0.01)
+    assert job["state"] == "failed"
+    assert f"{blocked} " in job["text"]
+    assert blocked.read_text() == torn
+
+
 @pytest.mark.parametrize(
     "more",
     [

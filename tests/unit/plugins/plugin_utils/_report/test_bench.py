@@ -190,3 +190,13 @@ def test_an_address_is_looked_at_before_anything_is_measured() -> None:
     bench.check_source("https://example.org/mine")
     with pytest.raises(bench.BenchError, match="bench_source: my notes is no address"):
         bench.check_source("my notes")
+
+
+@pytest.mark.parametrize(("length", "room"), [("8192", 8064), ("", 0), ("32k", 0)])
+def test_what_a_prompt_may_have_beside_the_answer(length: str, room: int) -> None:
+    assert bench.room({"max-model-len": length}, 128) == room
+
+
+def test_a_context_that_the_answer_fills_is_no_unknown_one() -> None:
+    with pytest.raises(bench.BenchError, match="bench_tokens: 128: the context has 128 tokens"):
+        bench.room({"max-model-len": "128"}, 128)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 
 import pytest
@@ -391,3 +392,11 @@ def test_a_group_beside_another_is_told_by_the_same_head(outcomes):
         text.startswith(f"{HOSTS[0]}: group embed: not serving: no watchdog reports") for text in texts(document)
     )
     assert "embed: switch, 1 hosts, head spark-01: UNKNOWN" in screen.render(document)
+
+
+def test_the_split_that_sglang_serves_is_told(outcomes):
+    facts = copy.deepcopy(next(one["status"] for one in outcomes.values() if one["status"]["serving"]["model"]))
+    facts["serving"]["options"] = {"model-path": "/m", "context-length": "4096", "tp-size": "2", "pp-size": "3"}
+    told = status.serving_status("a", facts, 8000)
+    assert (told["tensor_parallel"], told["pipeline_parallel"], told["max_model_len"]) == (2, 3, "4096")
+    assert told["options"] == facts["serving"]["options"]
