@@ -267,3 +267,19 @@ def test_a_table_of_n_grams_divides_by_tensor_parallelism_alone() -> None:
     assert 0.5 < two["weights_bytes_per_rank"] / one["weights_bytes_per_rank"] < 0.52
     with pytest.raises(SizingError, match="without pipeline stages"):
         plan(FLASH_NEXT, max_model_len=8192, pipeline_parallel=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("aya-23", {"hidden_size": 10**400}),
+        ("aya-23", {"vocab_size": 10**400}),
+        ("deepseek-v2-lite", {"qk_nope_head_dim": "x"}),
+        ("deepseek-v2-lite", {"qk_nope_head_dim": float("inf")}),
+        ("deepseek-v3.2", {"rope_scaling": {"type": "yarn", "factor": "x"}}),
+        ("ernie-4.5-vl-424b-a47b", {"vision_config": {"spatial_merge_size": [[]], "hidden_size": 1, "depth": 1}}),
+    ],
+)
+def test_a_value_that_nobody_can_reckon_with_is_refused_in_words(name: str, changed: dict[str, Any]) -> None:
+    with pytest.raises(SizingError):
+        plan({**model(name), **changed})

@@ -30,6 +30,10 @@ def test_engine_counters_hold_nothing_that_the_server_moves_alone() -> None:
     assert watchdog_report.engine_counters("python_info 1\n") is None
     assert watchdog_report.requests_in_flight(METRICS) == 3
     assert watchdog_report.requests_in_flight("") is None
+    for value in ("NaN", "+Inf", "1e400"):
+        text = f"vllm:num_requests_running {value}\nvllm:prompt_tokens_total {value}\n"
+        assert watchdog_report.requests_in_flight(text) is None
+        assert watchdog_report.engine_counters(text) is None
 
 
 def test_status_metrics_and_health() -> None:
