@@ -116,7 +116,14 @@ def plan(config: Mapping[str, Any], **options: Any) -> dict[str, Any]:
     """The memory plan of one model on one set of ranks, by `Options`."""
     asked = Options(**options)
     config = with_overrides(config, asked.hf_overrides) if asked.hf_overrides else config
-    result = _planned(config, asked)
+    try:
+        result = _planned(config, asked)
+    except SizingError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        what = f"holds a value that nobody can reckon with ({type(error).__name__}: {error})"
+        named = config.get("model_type")
+        raise SizingError("config.model_type", named, what, "Fetch the model again, or choose another.") from error
     result["suggestions"] = advice.proved(
         result,
         lambda change: _planned(config, replace(asked, **change)),

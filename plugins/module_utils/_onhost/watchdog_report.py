@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -27,7 +28,9 @@ def _values(text: str) -> Iterator[tuple[str, float]]:
             value = float(line.rsplit(" ", 1)[1])
         except (IndexError, ValueError):
             continue
-        yield name, value
+        # what the engine says: with one that is none nobody could reckon
+        if math.isfinite(value):
+            yield name, value
 
 
 def engine_counters(text: str, names: MetricNames = registry.DEFAULT.metrics) -> tuple[float, ...] | None:
