@@ -10,6 +10,7 @@ import os
 import socket
 from typing import Any, ClassVar
 
+from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state import controller_lock as lock
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import keeper
@@ -27,8 +28,11 @@ class ActionModule(Action):
             owner=f"{getpass.getuser()}@{machine} (process {run})",
             play=str(self.vars["ansible_play_name"]),
         )
-        outcome = self.execute("controller_lock", {"token": wish.token, "owner": wish.owner, "play": wish.play})
-        if outcome.get("failed") or outcome.get("unreachable") or self._task.check_mode:
+        # told as data where it may be away: Ansible ends the run for an unreachable host of a run_once task
+        outcome = self.read("controller_lock", {"token": wish.token, "owner": wish.owner, "play": wish.play})
+        if "away" in outcome and not outcome["away"]:
+            raise AnsibleActionFail(str(outcome["msg"]))
+        if outcome.get("away") or outcome.get("failed") or outcome.get("unreachable") or self._task.check_mode:
             return outcome
         held = lock.Holder(wish.token, wish.owner, wish.play, str(outcome["since"]))
         keeper.keep(
