@@ -26,7 +26,7 @@ from typing import Any
 
 from .._lib import files
 from .._lib.deadline import Deadline
-from . import control, front_counts, on_demand, places, rank_state, serving, watchdog, watchdog_report
+from . import control, front_counts, on_demand, places, rank_state, serving, state_words, watchdog_report
 from .notify import ALIVE, READY, notify
 
 RUN = "/run/sparkthor-on-demand"
@@ -103,7 +103,7 @@ class Turns:
             self._serves, self._since, self._served = str(serves), now, not serves
         host_group = self.control(self._serves)
         unit, state = host_group.state(), files.read_json(self._state_of(self._serves))
-        ready = rank_state.kept_up(state, time.time(), FRESH) and state.get("state") == watchdog.SERVING
+        ready = rank_state.kept_up(state, time.time(), FRESH) and state.get("state") == state_words.SERVING
         if not ready:
             # its idle time begins when it can be used
             self._used[self._serves] = now
@@ -211,7 +211,7 @@ class Turns:
         if seen.serves == group:
             # its line may be one of the engine's log, which is nothing for those who have a key
             state = files.read_json(self._state_of(group)).get("state")
-            word = state if state in watchdog.STATES else "see /health"
+            word = state if state in state_words.STATES else "see /health"
             left = self._took.get(group, on_demand.SOON) - (now - seen.since) if group else on_demand.SOON / 3
             return max(5.0, left), f"The model is not being served right now: {word}."
         found = on_demand.obstacle(self.policies, seen, group)

@@ -6,7 +6,17 @@
 
 from __future__ import annotations
 
-from . import watchdog
+SERVING = "serving"
+LOADING = "loading"
+STARTING = "starting"
+DEGRADED = "degraded"
+RESTARTING = "restarting"
+DRAINING = "draining"
+MAINTENANCE = "maintenance"
+STOPPED = "stopped"
+#: stopped until its model is asked for, where groups share a host on demand
+ASLEEP = "asleep"
+STATES = (SERVING, LOADING, STARTING, DEGRADED, RESTARTING, DRAINING, MAINTENANCE, STOPPED, ASLEEP)
 
 #: nobody says how it is; nothing is set up to be served
 UNKNOWN, ABSENT = "unknown", "absent"
@@ -14,16 +24,16 @@ UNKNOWN, ABSENT = "unknown", "absent"
 SMALLER = "smaller"
 #: roles/console/files/page/words.js has the same for browsers
 WORDS = {
-    watchdog.SERVING: "Serving",
-    watchdog.LOADING: "Loading",
-    watchdog.STARTING: "Starting",
-    watchdog.DEGRADED: "Not serving",
+    SERVING: "Serving",
+    LOADING: "Loading",
+    STARTING: "Starting",
+    DEGRADED: "Not serving",
     SMALLER: "Serving the smaller model",
-    watchdog.RESTARTING: "Healing by itself",
-    watchdog.DRAINING: "Draining",
-    watchdog.MAINTENANCE: "Stopped for maintenance",
-    watchdog.STOPPED: "Stopped",
-    watchdog.ASLEEP: "Asleep",
+    RESTARTING: "Healing by itself",
+    DRAINING: "Draining",
+    MAINTENANCE: "Stopped for maintenance",
+    STOPPED: "Stopped",
+    ASLEEP: "Asleep",
     UNKNOWN: "Unknown",
     ABSENT: "Nothing is set up",
 }
@@ -31,4 +41,4 @@ WORDS = {
 
 def word(state: str, healthy: bool = False) -> str:
     """For a person; a state that nobody here knows is its own word."""
-    return WORDS.get(SMALLER if state == watchdog.DEGRADED and healthy else state, state)
+    return WORDS.get(SMALLER if state == DEGRADED and healthy else state, state)

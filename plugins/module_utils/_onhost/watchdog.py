@@ -29,19 +29,19 @@ from typing import Any
 
 from . import answers, loads, patience
 from .observation import Observation, Probe
+from .state_words import (
+    ASLEEP,
+    DEGRADED,
+    DRAINING,
+    LOADING,
+    MAINTENANCE,
+    RESTARTING,
+    SERVING,
+    STARTING,
+    STOPPED,
+)
 
 VERSION = 1
-SERVING = "serving"
-LOADING = "loading"
-STARTING = "starting"
-DEGRADED = "degraded"
-RESTARTING = "restarting"
-DRAINING = "draining"
-MAINTENANCE = "maintenance"
-STOPPED = "stopped"
-#: stopped until its model is asked for, where groups share a host on demand
-ASLEEP = "asleep"
-STATES = (SERVING, LOADING, STARTING, DEGRADED, RESTARTING, DRAINING, MAINTENANCE, STOPPED, ASLEEP)
 #: why the serving group was started anew; the labels of the restart counter
 CAUSES = ("completion", "lost_rank", "load_stalled", "unit_failed", "engine_exited", "degraded", "restored")
 #: latencies kept to know what a normal completion takes on this cluster

@@ -14,7 +14,8 @@ from typing import Any
 from .engines import registry
 from .engines.base import MetricNames
 from .observation import Observation
-from .watchdog import CAUSES, LOADING, STATES, VERSION, Decision, Watchdog
+from .state_words import LOADING, STATES
+from .watchdog import CAUSES, VERSION, Decision, Watchdog
 
 #: what the watchdog said longer ago than this is no longer true; its own commands may take a minute
 STALE_SECONDS = 90.0

@@ -20,7 +20,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     progress,
     rank_state,
     serving,
-    watchdog,
+    state_words,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.base import LogForm
@@ -124,7 +124,7 @@ def ensure(
         raise ReadyError(f"{unit_name} is {properties['LoadState']} on this host; run the vllm_serve role")
     readiness = Readiness(invocation=unit.invocation)
     if unit.active in ("inactive", "failed") and (why := serving.why_asleep(config, maintenance_paths)):
-        return dataclasses.replace(readiness, ready=True, state=watchdog.ASLEEP, line=f"asleep: {why}")
+        return dataclasses.replace(readiness, ready=True, state=state_words.ASLEEP, line=f"asleep: {why}")
     if start:
         readiness.stale = stale_files(unit, files.read_json(record_path), config.get("inputs") or [])
         if not readiness.stale and unit.active in ("active", "activating"):
@@ -136,7 +136,7 @@ def ensure(
                 error = restart() if restart else serving.restart(unit_name, False, runner)
                 if error:
                     raise ReadyError(f"{unit_name} cannot be started: {error}")
-            readiness.state = watchdog.STARTING
+            readiness.state = state_words.STARTING
             readiness.line = "starting: " + (
                 "anew, because of " + ", ".join(readiness.stale) if readiness.stale else "the unit was not running"
             )
@@ -168,10 +168,10 @@ def _judge(
     if current:
         readiness.state, readiness.line = str(state.get("state", "")), str(state.get("line", ""))
     elif not unit.running:
-        readiness.state = watchdog.STOPPED if unit.active == "inactive" else watchdog.STARTING
+        readiness.state = state_words.STOPPED if unit.active == "inactive" else state_words.STARTING
         readiness.line = f"{readiness.state}: the unit is {unit.active} ({unit.sub})"
     else:
-        readiness.state = watchdog.LOADING
+        readiness.state = state_words.LOADING
         lines = serving.journal(str(config["unit"]), unit.invocation, 160, runner)
         newest = progress.progress(lines, form=registry.engine_of(config).log)
         readiness.line = f"{readiness.state}: {newest.text or 'no line in the log yet'}"
@@ -190,7 +190,7 @@ def _judge(
     completion = _mapping(state, "completion")
     settings = config.get("settings") or {}
     readiness.ready = True
-    readiness.state, readiness.line = watchdog.SERVING, watchdog.SERVING
+    readiness.state, readiness.line = state_words.SERVING, state_words.SERVING
     readiness.latency = round(probe.seconds, 4)
     readiness.median_latency = _seconds(completion.get("median_latency")) if current else None
     readiness.deadline = settings.get("deadline")

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible.errors import AnsibleActionFail
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable_data
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import beside, inventory
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import groups as serving_groups
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.local_path import local
@@ -117,7 +117,8 @@ def save(path: str, content: str | Mapping[str, Any], variable: str) -> str:
     path = local(path)
     try:
         text = content if isinstance(content, str) else json.dumps(printable_data(content), indent=1) + "\n"
-        serving.write_file(os.path.abspath(path), text)
+        os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o755, exist_ok=True)
+        files.write_atomic(path, text)
     except OSError as error:
         raise AnsibleActionFail(f"{variable}: {path} cannot be written: {error.strerror}") from error
     return path

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import state_words, watchdog
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import state_words
 
 PAGE = Path(__file__).parents[5] / "roles" / "console" / "files" / "page"
 
@@ -22,7 +22,7 @@ def test_the_page_has_the_same_words() -> None:
 
 
 def test_every_state_has_a_word_of_its_own() -> None:
-    assert set(watchdog.STATES) < set(state_words.WORDS)
+    assert set(state_words.STATES) < set(state_words.WORDS)
     assert len(set(state_words.WORDS.values())) == len(state_words.WORDS)
 
 
