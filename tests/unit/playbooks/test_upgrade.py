@@ -18,6 +18,11 @@ LATE = "the front proxy: timed out"
 WHOLE = {"streams": {"1": {"decode_tokens_per_second": 10.0}}}
 
 
+def right(number: int) -> dict[str, Any]:
+    """A measurement with so many simple tasks answered rightly."""
+    return {**WHOLE, "answers": {"asked": 4, "right": number, "wrong": "'2 + 2': '5'"}}
+
+
 def deed(name: str) -> dict[str, Any]:
     """A task of the change to the new engine."""
     blocks = [inner for _hosts, one in tasks("upgrade") for inner in one.get("block", ())]
@@ -54,6 +59,13 @@ def proven(before: dict[str, Any], after: dict[str, Any], group: str = "") -> bo
         # nothing was served before
         ({"skipped": True}, WHOLE, True),
         ({"skipped": True}, {"error": LATE}, False),
+        # a small model need not answer more rightly than before, and no other one less
+        ({"found": right(1)}, right(1), True),
+        ({"found": right(2)}, right(1), False),
+        ({"found": right(4)}, right(3), True),
+        ({"found": right(4)}, right(2), False),
+        ({"found": WHOLE}, right(2), False),
+        ({"skipped": True}, right(2), False),
     ],
 )
 def test_what_proves_an_engine(before: dict[str, Any], after: dict[str, Any], well: bool, group: str) -> None:
