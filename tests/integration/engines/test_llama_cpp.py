@@ -34,7 +34,7 @@ def test_both_groups_answer_at_any_door(engines: Engines) -> None:
     for door in (HEAD, SINGLE):
         assert engines.models(door) == {LAYERS, ALONE}
         for model in (LAYERS, ALONE):
-            said = [{"role": "user", "content": "What is the capital of France?"}]
+            said = [{"role": "user", "content": "Which city is the capital of France? Answer with one word."}]
             reply = engines.client(door).chat.completions.create(
                 model=model, messages=said, max_tokens=24, temperature=0
             )
