@@ -149,7 +149,7 @@ def test_all_agree_on_what_nonsense_is() -> None:
     alerts = (role_state.ROLES / "monitoring/files/alerts.yml").read_text(encoding="utf-8")
     assert f"sparkthor_serving_answers_right < {answers.SENSE} * sparkthor_serving_answers_asked" in alerts
     upgrade = (role_state.ROLES.parent / "playbooks/upgrade.yml").read_text(encoding="utf-8")
-    assert f"< {answers.SENSE} * (__upgrade_found.answers" in upgrade
+    assert f"< [{answers.SENSE} * (__upgrade_found.answers" in upgrade
 
 
 def test_the_defaults_that_the_role_repeats_are_rays_and_the_front_proxys() -> None:
