@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.host_faults.conftest import TOP
+from tests.integration.sites import TOP
 
 SECONDS = 15
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from sparklab import Lab, LabError
 
-from tests.integration.host_faults.conftest import TOP, Run, Site
+from tests.integration.sites import TOP, Run, Site
 
 PASSWORD = "of-simulated-hosts-alone"
 HALVES = {0: ("enp1s0f0np0", "enP2p1s0f0np0"), 1: ("enp1s0f1np1", "enP2p1s0f1np1")}
