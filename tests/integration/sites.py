@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import re
 import subprocess
@@ -12,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import ip_interface
 from pathlib import Path
 from typing import Any
 
@@ -152,15 +155,27 @@ def armed(site) -> list[str]:
 
 
 def lost_pings(site, payload: int) -> list[str]:
-    """Ways on which a do-not-fragment ping of this size, bound to its NIC, does not come back."""
-    lost = []
+    """Ways on which a do-not-fragment ping of this size, bound to its NIC, does not come back.
+
+    What hangs on a switch is joined with the others of its subnet there.
+    """
+
+    def addresses(host: str) -> dict[str, str]:
+        links = [link for link in json.loads(site.on(host, "ip -json -4 address show")) if link.get("addr_info")]
+        return {link["ifname"]: "{local}/{prefixlen}".format_map(link["addr_info"][0]) for link in links}
+
+    where = {host: addresses(host) for host in site.hosts}
+    lost, pings = [], {host: [] for host in site.hosts}
     for segment in site.lab.plan.segments:
-        (one, nic), (two, other) = segment.ends
-        for host, netdev, peer, peer_netdev in ((one, nic, two, other), (two, other, one, nic)):
-            address = site.on(
-                peer, f"ip -4 -o address show dev {peer_netdev} | awk '{{print $4}}' | cut -d/ -f1"
-            ).strip()
-            ping = f"ping -q -n -c 1 -W 2 -M do -s {payload} -I {netdev} {address}"
-            if not site.on(host, f"{ping} >/dev/null 2>&1 && echo yes", check=False):
-                lost.append(f"{host} {netdev} to {peer} {peer_netdev}")
-    return lost
+        for (host, netdev), (peer, peer_netdev) in itertools.permutations(segment.ends, 2):
+            here, there = where[host].get(netdev), where[peer].get(peer_netdev)
+            apart = here and there and ip_interface(here).network != ip_interface(there).network
+            if apart and segment.kind == "switch":
+                continue
+            way = f"{host} {netdev} to {peer} {peer_netdev}"
+            if not there:
+                lost.append(way)
+                continue
+            ping = f"ping -q -n -c 1 -W 2 -M do -s {payload} -I {netdev} {there.partition('/')[0]}"
+            pings[host].append(f"{ping} >/dev/null 2>&1 || echo '{way}'")
+    return lost + [way for host, lines in pings.items() for way in site.on(host, "\n".join(lines)).splitlines()]

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from sparklab import Lab
@@ -28,3 +29,15 @@ def site() -> Iterator[Maker]:
 def ring() -> Site:
     """The ring of four that the scenario converged."""
     return Site(Lab(os.environ["SPARKLAB_NAME"], home=TOP / ".lab"), TOP / "inventories/4spark_ring")
+
+
+@pytest.fixture
+def other(site: Maker) -> Iterator[Callable[..., Site]]:
+    """A lab beside the ring for one test: of an inventory, with a wiring of its own where the test gives one."""
+
+    def make(inventory: str, **given: Any) -> Site:
+        return site("rings-other", inventory, 28, **given)
+
+    yield make
+    if made := site.sites.pop("rings-other", None):
+        made.lab.destroy()

@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 import yaml
 
-from tests.integration.sites import TOP, Maker, Site, lost_pings, within
+from tests.integration.sites import TOP, Site, lost_pings, within
 
 HALVES = {0: ("enp1s0f0np0", "enP2p1s0f0np0"), 1: ("enp1s0f1np1", "enP2p1s0f1np1")}
 FULL = 8972
@@ -50,6 +52,34 @@ def refused(site: Site, *words: str) -> None:
     assert any(all(word in line for word in words) for line in run.output.splitlines()), run.output
 
 
+def needs_nothing(site: Site, payload: int = FULL) -> None:
+    """Full frames pass by every way, and a run finds nothing to change."""
+    within(90, lambda: lost_pings(site, payload) == [])
+    run = site.play()
+    assert (run.rc, set(run.changed.values())) == (0, {0}), run.output
+
+
+def is_converged(site: Site, payload: int = FULL) -> None:
+    run = site.play()
+    assert run.rc == 0, run.output
+    needs_nothing(site, payload)
+
+
+def holds_after_a_reboot(site: Site) -> None:
+    site.lab.reboot()
+    site.lab.wait()
+    needs_nothing(site)
+
+
+def holds(site: Site, host: str, *nics: str) -> None:
+    """A cable that is cut stops a run; back again, and after a reboot of all hosts, there is nothing to do."""
+    site.lab.cut(host, *nics)
+    refused(site, host, nics[0], "no carrier")
+    site.lab.fix(host, *nics)
+    needs_nothing(site)
+    holds_after_a_reboot(site)
+
+
 def test_a_cut_cable_is_named_and_needs_nothing_when_it_is_back(ring: Site) -> None:
     ring.lab.cut("spark-02", *HALVES[0])
     try:
@@ -59,10 +89,8 @@ def test_a_cut_cable_is_named_and_needs_nothing_when_it_is_back(ring: Site) -> N
         assert "host spark-03: NIC enp1s0f1np1 has no carrier" in run.output
     finally:
         ring.lab.fix("spark-02", *HALVES[0])
-    within(45, lambda: lost_pings(ring, FULL) == [])
-    run = ring.play()
-    assert run.rc == 0, run.output
-    assert set(run.changed.values()) == {0}, run.output
+    needs_nothing(ring)
+    holds_after_a_reboot(ring)
 
 
 def test_the_environment_keeps_nccl_to_the_ring(ring: Site) -> None:
@@ -72,51 +100,83 @@ def test_the_environment_keeps_nccl_to_the_ring(ring: Site) -> None:
         assert env["NCCL_SOCKET_IFNAME"] == "=enP7s7"
 
 
-def test_a_doubled_and_a_crossed_cable_of_a_ring_of_five_stop_before_a_change(site: Maker) -> None:
-    right = ["01p0-02p1", "02p0-03p1", "03p0-04p1", "04p0-05p1", "05p0-01p1"]
-    # spark-04's two cables changed places
-    crossed = ["01p0-02p1", "02p0-03p1", "03p0-04p0", "04p1-05p1", "05p0-01p1"]
-    five = site("rings-cross", inventory("five", "ring", 5), 28, wiring=cables(*crossed))
-    refused(five, "spark-04", "swap the two cables", "cabled now: ", "spark-03 p0=p0 spark-04 p1=p1 spark-05")
-    five.lab.destroy()
-    del site.sites["rings-cross"]
-    doubled = ["01p0-02p1", "02p0-01p1", *right[2:4]]
-    five = site("rings-double", inventory("five", "ring", 5), 28, wiring=cables(*doubled))
-    refused(five, "spark-02", "the plan wants spark-03", "move the end")
-    five.lab.destroy()
-    del site.sites["rings-double"]
+RING = ["01p0-02p1", "02p0-03p1", "03p0-04p1", "04p0-05p1", "05p0-01p1"]
 
 
-def test_a_ring_of_five_and_a_line_of_three_are_converged_once(site: Maker) -> None:
-    right = ["01p0-02p1", "02p0-03p1", "03p0-04p1", "04p0-05p1", "05p0-01p1"]
-    for name, topology, hosts, joined in (("five", "ring", 5, right), ("three", "line", 3, right[:2])):
-        ring = site(f"rings-{name}", inventory(name, topology, hosts), 29, wiring=cables(*joined))
-        run = ring.play()
-        assert run.rc == 0, run.output
-        assert lost_pings(ring, FULL) == []
-        again = ring.play()
-        assert (again.rc, set(again.changed.values())) == (0, {0}), again.output
-        facts = json.loads(ring.on("spark-01", "ip -json -4 address show"))
-        links = [link for link in facts if link["ifname"] in (*HALVES[0], *HALVES[1]) and link["addr_info"]]
-        assert len(links) == (4 if topology == "ring" else 2)
-        ring.lab.destroy()
-        del site.sites[f"rings-{name}"]
+@pytest.mark.parametrize(
+    ("name", "topology", "hosts", "joined", "words"),
+    [
+        # spark-04's two cables changed places
+        (
+            "five",
+            "ring",
+            5,
+            ["01p0-02p1", "02p0-03p1", "03p0-04p0", "04p1-05p1", "05p0-01p1"],
+            ("spark-04", "swap the two cables", "cabled now: ", "spark-03 p0=p0 spark-04 p1=p1 spark-05"),
+        ),
+        (
+            "five",
+            "ring",
+            5,
+            ["01p0-02p1", "02p0-01p1", *RING[2:4]],
+            ("spark-02", "the plan wants spark-03", "move the end"),
+        ),
+        # two pairs with two cables each
+        (
+            "four",
+            "ring",
+            4,
+            ["01p0-02p1", "02p0-01p1", "03p0-04p1", "04p0-03p1"],
+            ("cabled now: spark-01 p0=p1 spark-02 p0=p1 spark-01; spark-03 p0=p1 spark-04 p0=p1 spark-03",),
+        ),
+        # spark-02's two cables changed places
+        (
+            "three",
+            "line",
+            3,
+            ["01p0-02p0", "02p1-03p1"],
+            ("spark-02", "swap the two cables", "cabled now: spark-01 p0=p0 spark-02 p1=p1 spark-03"),
+        ),
+    ],
+    ids=["five-crossed", "five-doubled", "four-doubled", "line-crossed"],
+)
+def test_wrong_cables_stop_a_run_before_a_change(
+    other: Callable[..., Site], name: str, topology: str, hosts: int, joined: list[str], words: tuple[str, ...]
+) -> None:
+    refused(other(inventory(name, topology, hosts), wiring=cables(*joined)), *words)
 
 
-def test_both_cages_of_a_pair_and_of_four_on_switches_are_converged_once(site: Maker) -> None:
-    for name, topology, hosts in (("pair", "direct", 2), ("four", "switch", 4)):
-        ring = site(f"rings-{name}", inventory(name, topology, hosts, fabric_cages=[0, 1]), 30)
-        run = ring.play()
-        assert run.rc == 0, run.output
-        again = ring.play()
-        assert (again.rc, set(again.changed.values())) == (0, {0}), again.output
-        env = ring.on("spark-01", "cat /etc/sparkthor/fabric.env")
-        assert "NCCL_IB_HCA==rocep1s0f0,roceP2p1s0f0,rocep1s0f1,roceP2p1s0f1" in env
-        assert "NCCL_SOCKET_IFNAME==enP7s7" in env
-        # the way between the hosts stays when one cable is lost
-        ring.lab.cut("spark-01", *HALVES[1])
-        head = ring.lab.plan.host("spark-01").address
-        assert ring.on("spark-02", f"ping -q -c 1 -W 2 {head} >/dev/null && echo yes").strip() == "yes"
-        refused(ring, "spark-01", "enp1s0f1np1", "no carrier")
-        ring.lab.destroy()
-        del site.sites[f"rings-{name}"]
+def test_crossed_cables_of_both_cages_of_a_pair_stop_a_run_before_a_change(other: Callable[..., Site]) -> None:
+    crossed = cables("01p0-02p1", "01p1-02p0")
+    pair = other(inventory("pair-both", "direct", 2, fabric_cages=[0, 1]), wiring=crossed)
+    refused(pair, "spark-01", "its two cables are swapped", "swap the two cables at spark-01 alone")
+
+
+@pytest.mark.parametrize(
+    ("name", "topology", "hosts", "joined"), [("five", "ring", 5, RING), ("three", "line", 3, RING[:2])]
+)
+def test_a_ring_of_five_and_a_line_of_three_are_converged_once_and_hold(
+    other: Callable[..., Site], name: str, topology: str, hosts: int, joined: list[str]
+) -> None:
+    chain = other(inventory(name, topology, hosts), wiring=cables(*joined))
+    is_converged(chain)
+    facts = json.loads(chain.on("spark-01", "ip -json -4 address show"))
+    links = [link for link in facts if link["ifname"] in (*HALVES[0], *HALVES[1]) and link["addr_info"]]
+    assert len(links) == (4 if topology == "ring" else 2)
+    holds(chain, "spark-02", *HALVES[0])
+
+
+@pytest.mark.parametrize(("name", "topology", "hosts"), [("pair", "direct", 2), ("four", "switch", 4)])
+def test_both_cages_of_a_pair_and_of_four_on_switches_are_converged_once_and_hold(
+    other: Callable[..., Site], name: str, topology: str, hosts: int
+) -> None:
+    both = other(inventory(f"{name}-both", topology, hosts, fabric_cages=[0, 1]))
+    is_converged(both)
+    env = both.on("spark-01", "cat /etc/sparkthor/fabric.env")
+    assert "NCCL_IB_HCA==rocep1s0f0,roceP2p1s0f0,rocep1s0f1,roceP2p1s0f1" in env
+    assert "NCCL_SOCKET_IFNAME==enP7s7" in env
+    # the way between the hosts stays when one cable is lost
+    both.lab.cut("spark-01", *HALVES[1])
+    head = both.lab.plan.host("spark-01").address
+    assert both.on("spark-02", f"ping -q -c 1 -W 2 {head} >/dev/null && echo yes").strip() == "yes"
+    holds(both, "spark-01", *HALVES[1])
