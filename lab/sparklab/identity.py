@@ -9,6 +9,7 @@ import os
 import shutil
 import uuid
 from pathlib import Path
+from typing import NamedTuple
 
 from . import gpu
 from .plan import Host, Plan
@@ -20,12 +21,33 @@ MEMORY_MB = 122584
 # What a headless, freshly booted Spark has to spare
 AVAILABLE_MB = 117800
 
-PRODUCT = {
-    "spark": "NVIDIA_DGX_Spark",
-    "thor": "NVIDIA Jetson AGX Thor Developer Kit",
-    "generic": "Simulated machine",
+
+class Maker(NamedTuple):
+    """What the firmware of one maker's machine says of it in /sys/class/dmi/id; "" is not known."""
+
+    sys_vendor: str
+    product_name: str
+    board_name: str = ""
+    bios_version: str = ""
+    product_family: str = ""
+
+
+# They all sell the same machine; a lab's Sparks are of these makers in turn. As owners' machines print it, but for
+# Acer's name, which is the trade's, and the family, which was seen on HP's alone.
+SPARKS = (
+    Maker("NVIDIA", "NVIDIA_DGX_Spark", "P4242", "5.36_0ACUM027", "DGX Spark"),
+    Maker("ASUSTeK COMPUTER INC.", "GX10", "GX10", "GX10DGX.0105.2026.0505.1153", "DGX Spark"),
+    Maker("HP", "HP ZGX Nano G1n AI Station", product_family="DGX Spark"),
+    Maker("MSI", "MS-C931", "EdgeXpert (MS-C931)", "5.36_1.5.0", "DGX Spark"),
+    Maker("Dell  Inc.", "Dell Pro Max with GB10 FCM1253", "", "5.36_4.0.0", "DGX Spark"),
+    Maker("LENOVO", "30KLS02X00", "", "S0QKT0EA", "DGX Spark"),
+    Maker("GIGABYTE", "AI TOP ATOM", "", "5.36_0ACUM07", "DGX Spark"),
+    Maker("Acer", "Veriton GN100", product_family="DGX Spark"),
+)
+OTHERS = {
+    "thor": Maker("NVIDIA", "NVIDIA Jetson AGX Thor Developer Kit", "P3834"),
+    "generic": Maker("NVIDIA", "Simulated machine", "none"),
 }
-BOARD = {"spark": "P4242", "thor": "P3834", "generic": "none"}
 STANDINS = {
     "spark": ("nvidia-smi", "ibdev2netdev", "rdma"),
     "thor": ("nvidia-smi", "nvpmodel", "jetson_clocks"),
@@ -57,7 +79,27 @@ DGX_COMMIT_ID="833b4a7"
 DGX_PLATFORM="DGX Server for KVM"
 DGX_SERIAL_NUMBER="simulated"
 """
+# where an owner showed another maker's file: its platform and build, and HP's has no quotes
+DGX_RELEASES = {
+    "GX10": DGX_RELEASE.replace("DGX Server for KVM", "GX10"),
+    "HP ZGX Nano G1n AI Station": DGX_RELEASE.replace("DGX Server for KVM", "HP ZGX Nano G1n AI Station")
+    .replace("833b4a7", "03dc741")
+    .replace('"', ""),
+}
 TEGRA_RELEASE = "# R38 (release), REVISION: 2.0, GCID: 41844464, BOARD: generic, EABI: aarch64\n"
+
+
+def maker(host: Host) -> Maker:
+    return SPARKS[host.index % len(SPARKS)] if host.kind == "spark" else OTHERS[host.kind]
+
+
+def firmware_says(host: Host) -> dict[str, str]:
+    """The files of /sys/class/dmi/id."""
+    return {name: value + "\n" for name, value in maker(host)._asdict().items() if value}
+
+
+def dgx_release(host: Host) -> str:
+    return DGX_RELEASES.get(maker(host).product_name, DGX_RELEASE)
 
 
 def netplan(host: Host, plan: Plan) -> str:
@@ -146,7 +188,7 @@ def stage(root: Path, host: Host, plan: Plan, public_key: str, host_key: Path) -
         write(etc / "debian_version", "trixie/sid\n")
         write(root / "usr/lib/os-release", OS_RELEASE)
     if host.kind == "spark":
-        write(etc / "dgx-release", DGX_RELEASE)
+        write(etc / "dgx-release", dgx_release(host))
     elif host.kind == "thor":
         write(etc / "nv_tegra_release", TEGRA_RELEASE)
     for suffix, mode in (("", 0o600), (".pub", 0o644)):
@@ -159,9 +201,8 @@ def stage(root: Path, host: Host, plan: Plan, public_key: str, host_key: Path) -
     (root / "home/nvidia").chmod(0o750)
     keys.chmod(0o700)
     state = root / "var/lib/sparklab"
-    write(state / "class/dmi/id/product_name", PRODUCT[host.kind] + "\n")
-    write(state / "class/dmi/id/sys_vendor", "NVIDIA\n")
-    write(state / "class/dmi/id/board_name", BOARD[host.kind] + "\n")
+    for name, text in firmware_says(host).items():
+        write(state / "class/dmi/id" / name, text)
     if host.kind == "spark":
         (state / "class/infiniband").mkdir()
     for folder in ("sys", "live"):

@@ -31,7 +31,10 @@ FILES = (
     "/proc/sys/kernel/random/boot_id",
     *(
         f"/sys/class/dmi/id/{name}"
-        for name in ("sys_vendor", "product_name", "product_version", "board_name", "bios_version", "bios_date")
+        for name in (
+            *("sys_vendor", "product_name", "product_family", "product_version", "board_name"),
+            *("bios_version", "bios_date"),
+        )
     ),
     *(
         f"/sys/class/net/*/{name}"

@@ -58,19 +58,25 @@ def told_apart(machines: Mapping[str, str]) -> dict[str, str]:
 
 
 def detect_kind(
-    product: str, gpus: Iterable[str], has_tegra_release: bool, device_tree_model: str, pci: Iterable[str] = ()
+    product: str,
+    gpus: Iterable[str],
+    has_tegra_release: bool,
+    device_tree_model: str,
+    pci: Iterable[str] = (),
+    family: str = "",
 ) -> str:
     """``spark``, ``thor`` or ``generic``.
 
     A Thor says so in ``/etc/nv_tegra_release`` or its device-tree model.  A Spark is known by its GPU's PCI id, also
-    without a working driver; where that cannot be read, by the GPU's name or NVIDIA's own DMI product name.
+    without a working driver; where that cannot be read, by the GPU's name, NVIDIA's own DMI product name or DMI's
+    product family, which HP leaves as NVIDIA has it.
     """
     if has_tegra_release or "thor" in device_tree_model.lower():
         return "thor"
     ids, names = {item.lower() for item in pci}, list(gpus)
-    if ids.intersection(N1X) or any("N1X" in name for name in [*names, product]):
+    if ids.intersection(N1X) or any("N1X" in name for name in [*names, product, family]):
         return "generic"
-    named = any("GB10" in name for name in names) or re.search(r"DGX[ _]Spark", product, re.IGNORECASE)
+    named = any("GB10" in name for name in names) or re.search(r"DGX[ _]Spark", f"{product}\n{family}", re.IGNORECASE)
     return "spark" if GB10 in ids or named else "generic"
 
 

@@ -422,9 +422,8 @@ class NodeReader(files.Below):
         product = self._read("/sys/class/dmi/id/product_name").strip()
         hostname = self._system["node"]
         tegra = self._read("/etc/nv_tegra_release")
-        kind = machine.detect_kind(
-            product, gpus["names"], bool(tegra), self._read("/proc/device-tree/model"), self.nvidia_pci()
-        )
+        model, family = (self._read(path) for path in ("/proc/device-tree/model", "/sys/class/dmi/id/product_family"))
+        kind = machine.detect_kind(product, gpus["names"], bool(tegra), model, self.nvidia_pci(), family)
         if kind == "thor" and gpus["count"] == 0:
             gpus["count"] = 1
         disk, declared = os.statvfs(self._path("/var/lib")), self.declared()

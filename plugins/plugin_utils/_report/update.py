@@ -13,6 +13,8 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight impor
 
 #: packages named for each host; the others are counted
 NAMED: Final = 12
+#: firmware that is the same in the machines of all makers
+_NVIDIA: Final = ("ConnectX", "VBIOS")
 #: what an owner wants to see first
 _FIRST: Final = ("linux-", "nvidia-", "libnvidia", "cuda", "rdma", "libibverbs", "mlnx", "docker", "containerd")
 
@@ -49,20 +51,25 @@ def lines(
 
 
 def firmware_lines(plans: Mapping[str, Mapping[str, Any]], before: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Firmware that differs between hosts of one kind; it is named and never written."""
-    kinds: dict[str, dict[str, dict[str, list[str]]]] = {}
+    """Firmware that differs between hosts of one kind; it is named and never written.
+
+    NIC and GPU are NVIDIA's in all of them; BIOS, EC and the like are numbered by each maker as it likes.
+    """
+    alike: dict[tuple[str, str], dict[str, dict[str, list[str]]]] = {}
     for host, plan in plans.items():
         status = before.get(host) or {}
-        kind = str((status.get("node") or {}).get("kind") or "")
+        node = status.get("node") or {}
+        kind, product = str(node.get("kind") or ""), str(node.get("product") or "")
         known = {**(plan.get("firmware") or {})}
         if nic := (status.get("versions") or {}).get("NIC firmware"):
             known["ConnectX"] = nic
         for name, version in known.items():
-            kinds.setdefault(kind, {}).setdefault(str(name), {}).setdefault(str(version), []).append(host)
+            of = (kind, "" if name in _NVIDIA else product)
+            alike.setdefault(of, {}).setdefault(str(name), {}).setdefault(str(version), []).append(host)
     return [
         f"firmware differs, and is not written: {name} is "
         + ", ".join(f"{version} on {', '.join(hosts)}" for version, hosts in sorted(versions.items()))
-        for by_name in kinds.values()
+        for by_name in alike.values()
         for name, versions in sorted(by_name.items())
         if len(versions) > 1
     ]

@@ -31,6 +31,14 @@ def test_kind(product: str, gpus: list[str], tegra: bool, model: str, pci: list[
     assert machine.detect_kind(product, gpus, tegra, model, pci) == kind
 
 
+def test_a_maker_that_leaves_the_family_as_nvidia_has_it() -> None:
+    """Seen on an HP ZGX Nano G1n: a Spark whose GPU and PCI cannot be read is still known."""
+    product = "HP ZGX Nano G1n AI Station"
+    assert machine.detect_kind(product, [], False, "", family="DGX Spark\n") == "spark"
+    assert machine.detect_kind(product, [], False, "", family="RTX Spark\n") == "generic"
+    assert machine.detect_kind(product, [], False, "", ["10de:2e06"], family="DGX Spark\n") == "generic"
+
+
 @pytest.mark.parametrize(
     ("text", "version"),
     [

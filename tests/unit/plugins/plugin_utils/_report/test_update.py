@@ -54,6 +54,20 @@ def test_firmware_that_differs_is_named_and_never_written() -> None:
     ]
 
 
+def test_firmware_that_makers_number_themselves_is_compared_within_one_maker_s() -> None:
+    versions = {
+        "msi": {"BIOS": "5.36_1.5.0", "Embedded Controller": "10500", "VBIOS": "9A.0B.1E.00.00"},
+        "asus": {"BIOS": "GX10DGX.0104", "Embedded Controller": "0x02000005", "VBIOS": "9A.0B.1E.00.00"},
+        "other": {"BIOS": "GX10DGX.0105", "Embedded Controller": "0x02000005", "VBIOS": "9A.0B.25.00.00"},
+    }
+    products = {"msi": "MS-C931", "asus": "GX10", "other": "GX10"}
+    before = {host: status(node={"kind": "spark", "product": product}) for host, product in products.items()}
+    assert update.firmware_lines({host: plan(firmware=known) for host, known in versions.items()}, before) == [
+        "firmware differs, and is not written: VBIOS is 9A.0B.1E.00.00 on msi, asus, 9A.0B.25.00.00 on other",
+        "firmware differs, and is not written: BIOS is GX10DGX.0104 on asus, GX10DGX.0105 on other",
+    ]
+
+
 @pytest.mark.parametrize(
     ("now", "words"),
     [
