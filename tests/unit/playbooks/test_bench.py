@@ -5,15 +5,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.unit.plays import PLAYBOOKS
+from tests.unit.plays import PLAYBOOKS, played
 
 MODULES = ("sparkthor.cluster.host_builtin", "sparkthor.cluster.cluster_bench")
 
@@ -38,15 +36,7 @@ def test_a_host_that_is_away_ends_no_measurement(tmp_path: Path) -> None:
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
     variables = {"log": str(tmp_path / "log"), "ansible_python_interpreter": sys.executable}
     (tmp_path / "vars.yml").write_text(yaml.safe_dump({**variables, "__bench": {"plan": {"head": "a"}}}))
-    command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "a,b,", "-c", "local"]
-    done = subprocess.run(
-        [*command, "-e", "@vars.yml", "play.yml"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "ANSIBLE_NOCOLOR": "1"},
-    )
+    done = played(tmp_path, "-i", "a,b,")
     assert (tmp_path / "log").exists(), done.stdout + done.stderr
     names = [one["name"] for part in ("block", "always") for one in whole[part]]
     assert (tmp_path / "log").read_text().splitlines() == [*(f"a {name}" for name in names), "go on"], done.stdout

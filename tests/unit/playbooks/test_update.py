@@ -6,7 +6,6 @@ step on a host."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-TOP = Path(__file__).resolve().parents[3]
+from tests.unit.plays import PLAYBOOKS, played
+
 HOSTS = {"ray_head": ["a"], "ray_workers": ["b", "c"]}
 STEP, REBOOT = "sparkthor.cluster.os_update", "sparkthor.cluster.host_builtin"
 
@@ -39,10 +39,10 @@ def stand_in(task: dict[str, Any]) -> dict[str, Any]:
     return {**task, **({"retries": 1, "delay": 0} if "retries" in task else {})}
 
 
-def played(tmp_path: Path, breaks: str = "", lost: str = "") -> tuple[list[str], subprocess.CompletedProcess[str]]:
+def updated(tmp_path: Path, breaks: str = "", lost: str = "") -> tuple[list[str], subprocess.CompletedProcess[str]]:
     """What was done on the hosts, and what was said."""
-    plays = yaml.safe_load((TOP / "playbooks" / "update.yml").read_text())
-    own = [stand_in(task) for task in yaml.safe_load((TOP / "playbooks" / "tasks" / "update.yml").read_text())]
+    plays = yaml.safe_load((PLAYBOOKS / "update.yml").read_text())
+    own = [stand_in(task) for task in yaml.safe_load((PLAYBOOKS / "tasks" / "update.yml").read_text())]
     chosen = []
     for play in plays:
         if play["name"].startswith("Update the"):
@@ -60,15 +60,7 @@ def played(tmp_path: Path, breaks: str = "", lost: str = "") -> tuple[list[str],
     variables |= {"__update_wanted": True, "__update_stops": True, "__update_together": ["a", "b", "c"]}
     variables |= {"__update_plan": {"reboots": True}, "ansible_python_interpreter": sys.executable}
     (tmp_path / "vars.yml").write_text(yaml.safe_dump(variables))
-    command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "hosts.yml", "-e", "@vars.yml"]
-    done = subprocess.run(
-        [*command, "-c", "local", "play.yml"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "ANSIBLE_NOCOLOR": "1"},
-    )
+    done = played(tmp_path, "-i", "hosts.yml")
     return (tmp_path / "log").read_text().splitlines(), done
 
 
@@ -82,7 +74,7 @@ def played(tmp_path: Path, breaks: str = "", lost: str = "") -> tuple[list[str],
     ],
 )
 def test_one_host_that_fails_is_taken_back_and_stops_the_rest(tmp_path: Path, breaks: str, steps: list[str]) -> None:
-    did, done = played(tmp_path, breaks)
+    did, done = updated(tmp_path, breaks)
     assert did == [*steps, "serves"], done.stdout
     # and whoever started it hears of it
     assert (done.returncode == 0) == (not breaks), done.stdout
@@ -112,7 +104,7 @@ def test_one_host_that_fails_is_taken_back_and_stops_the_rest(tmp_path: Path, br
 def test_a_way_back_that_fails_ends_nothing_else(
     tmp_path: Path, breaks: str, lost: str, steps: list[str], said: str
 ) -> None:
-    did, done = played(tmp_path, breaks, lost)
+    did, done = updated(tmp_path, breaks, lost)
     assert did == steps, done.stdout
     assert done.returncode != 0
     assert said in " ".join(done.stdout.split())
