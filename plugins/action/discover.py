@@ -23,6 +23,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._discovery impor
     proposal,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import cabling
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report.screen import table
 
@@ -113,7 +114,7 @@ class ActionModule(ClusterAction):
                 ["cabled (p0 is the cage next to the RJ45 port):", *(f"  {row}" for row in cables.drawing()), ""]
             )
         if any(by_lane.values()):
-            self._show(["lanes of QSFP cages:", *(f"  {row}" for row in lanes.drawn(by_lane)), ""])
+            self._show(["lanes of QSFP cages:", *(f"  {row}" for row in cabling.sketch_lanes(by_lane)), ""])
         self._show([*notes, *offer.notes, *(f"left out: {one.name}: {reason}" for one, reason in offer.left_out)])
         if offer.findings:
             raise AnsibleActionFail(nothing_changed(offer.findings))

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import cabling
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import ipv4_network_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import THOR_NETDEVS
 
@@ -62,29 +63,13 @@ def problems(thors: Sequence[Machine], found: Ends) -> list[Finding]:
     if wrong:
         return wrong
     silent = [machine.name for machine in thors if not any(found.get((machine.name, lane)) for lane in range(4))]
-    told = "; ".join(drawn(found)) or "no frame came in"
+    told = "; ".join(cabling.sketch_lanes(found)) or "no frame came in"
     what = f"no lane of their QSFP cages joins all of the Thors: {told}"
     hint = (
         "both ends of a lane need one fixed rate, without negotiation; join all by one switch, or take the LAN "
         "as fabric (-e discover_topology=lan)"
     )
     return [Finding("cable", what, hint, ", ".join(silent))]
-
-
-def drawn(found: Ends) -> list[str]:
-    """What is cabled, a line of text for each lane that heard somebody."""
-    lines = []
-    said: set[frozenset[tuple[str, int]]] = set()
-    for (name, lane), others in sorted(found.items()):
-        if len({other for other, _far in others}) > 1:
-            lines.append(f"{name} lane {lane} = switch")
-            continue
-        for other, far in sorted(others):
-            pair = frozenset(((name, lane), (other, far)))
-            if pair not in said:
-                said.add(pair)
-                lines.append(f"{name} lane {lane} = lane {far} {other}")
-    return lines
 
 
 def words(machine: Machine, found: Ends) -> str:

@@ -91,6 +91,22 @@ def sketch(hosts: Sequence[str], ends: Mapping[End, Set[End]]) -> list[str]:
     return lines
 
 
+def sketch_lanes(ends: Mapping[End, Set[End]]) -> list[str]:
+    """What is cabled, a line of text for each lane of Thors' cages that heard somebody."""
+    lines = []
+    said: set[frozenset[End]] = set()
+    for (name, lane), others in sorted(ends.items()):
+        if len({other for other, _far in others}) > 1:
+            lines.append(f"{name} lane {lane} = switch")
+            continue
+        for other, far in sorted(others):
+            pair = frozenset(((name, lane), (other, far)))
+            if pair not in said:
+                said.add(pair)
+                lines.append(f"{name} lane {lane} = lane {far} {other}")
+    return lines
+
+
 def misplaced(order: Sequence[str], closed: bool, ends: Mapping[End, Set[End]]) -> tuple[list[str], list[str]]:
     """For hosts in a line or a ring: the order in which most cables go from cage 0 to cage 1 of the next host, and
     the hosts whose cables are in the wrong cages for it. On a ring the first host stays the first."""

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import typing as t
 from collections.abc import Collection, Mapping, Sequence
 
@@ -49,13 +50,30 @@ def cabling_problems(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> l
 
 
 def with_drawing(problems: Sequence[Finding], plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> list[Finding]:
-    """The findings, the last one about a cable of a ring or a line with a drawing of what is cabled."""
+    """The findings, the last one about a cable with a drawing of what is cabled, where hosts are cabled to hosts."""
     found = list(problems)
-    last = max((index for index, one in enumerate(found) if one.id in ("cabling", "carrier", "speed")), default=None)
-    if last is not None and probes and any(entry["topology"] in CHAINS for entry in plan.values()):
-        drawing = f"; cabled now: {'; '.join(cabling.sketch(list(plan), _ends(plan, probes)))}"
-        found[last] = dataclasses.replace(found[last], fix=found[last].fix + drawing)
+    about = ("cabling", "carrier", "half", "speed")
+    last = max((index for index, one in enumerate(found) if one.id in about), default=None)
+    rows = [] if last is None or not probes else _drawing(plan, probes)
+    if last is not None and rows:
+        found[last] = dataclasses.replace(found[last], fix=f"{found[last].fix}; cabled now: {'; '.join(rows)}")
     return found
+
+
+def _drawing(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> list[str]:
+    """What frames showed of a ring, a line, a pair by both cages or the lanes of Thors; empty of anything else."""
+    topology, links = next(((entry["topology"], entry["links"]) for entry in plan.values()), ("", []))
+    if topology in CHAINS or (topology == "direct" and len({neighbors.port_of(link["netdev"]) for link in links}) > 1):
+        by_lane = {
+            (host, THOR_NETDEVS[netdev]): {
+                (item["host"], THOR_NETDEVS[item["netdev"]]) for item in found if item["netdev"] in THOR_NETDEVS
+            }
+            for host in plan
+            for netdev, found in ((probes.get(host) or {}).get("neighbours") or {}).items()
+            if netdev in THOR_NETDEVS
+        }
+        return cabling.sketch_lanes(by_lane) or cabling.sketch(list(plan), _ends(plan, probes))
+    return []
 
 
 def switch_problems(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> list[Finding]:
@@ -70,7 +88,7 @@ def switch_problems(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> li
             if link["half"] == 0 or link["netdev"] in THOR_NETDEVS:
                 rails.setdefault(link["subnet"], {})[host] = neighbors.port_of(link["netdev"])
     hosts = list(dict.fromkeys(host for ports in rails.values() for host in ports))
-    found = _apart(plan, probes, hosts)
+    found = _apart(plan, probes, hosts) or _in_other_network(probes, list(rails.values()))
     if found or len(rails) < 2:
         return found
     # with two cages to switches, each is one network of its own
@@ -79,6 +97,52 @@ def switch_problems(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> li
         for ports in rails.values()
         for one in _apart(plan, probes, list(ports), ports)
     ]
+
+
+def _in_other_network(probes: Mapping[str, Mapping[str, t.Any]], rails: Sequence[Mapping[str, str]]) -> list[Finding]:
+    """Hosts that have another cage or lane than planned where the others have the planned one: by name they all hear
+    each other, and no address would reach its subnet."""
+    hosts = dict.fromkeys(host for ports in rails for host in ports)
+    heard: dict[cabling.Port, set[str]] = {}
+    for host in hosts:
+        for netdev, found in (probes[host].get("neighbours") or {}).items():
+            others = {f"{item['host']} {neighbors.port_of(item['netdev'])}" for item in found if item["host"] in hosts}
+            heard.setdefault((f"{host} {neighbors.port_of(netdev)}", ""), set()).update(others)
+    names = dict.fromkeys([*(name for name, _port in heard), *itertools.chain.from_iterable(heard.values())])
+    networks = cabling.islands(list(names), heard)
+    misplaced: dict[str, dict[str, tuple[str, str]]] = {}
+    for ports in rails:
+        planned = [f"{host} {port}" for host, port in ports.items()]
+        right = max(networks, key=lambda one: (sum(name in one for name in planned), planned[0] in one), default=[])
+        there = next((name for name in planned if name in right), "").partition(" ")
+        for host, port in ports.items():
+            own = [name.partition(" ")[2] for name in right if name.startswith(f"{host} ")]
+            if own and port not in own and not _dark(probes[host], port):
+                misplaced.setdefault(host, {})[own[0]] = (port, f"{_wires(there[2])} of {there[0]}")
+    return [_misplaced(host, moves) for host, moves in misplaced.items()]
+
+
+def _dark(probe: Mapping[str, t.Any], port: str) -> bool:
+    """Whether a port has no carrier, which is a finding of its own."""
+    states = [state for netdev, state in (probe.get("ports") or {}).items() if neighbors.port_of(netdev) == port]
+    return any(state["carrier"] is False for state in states)
+
+
+def _misplaced(host: str, moves: Mapping[str, tuple[str, str]]) -> Finding:
+    """``moves``: by the port that is there, the planned one, and a port of another host in that network."""
+    what = "; ".join(
+        f"{_wires(port)} is in one network with {other}, where the plan wants {_wires(wanted)}"
+        for port, (wanted, other) in moves.items()
+    )
+    (port, (wanted, _other)), *more = moves.items()
+    if more:
+        fix = (
+            f"swap the two cables at {host}" if len(more) == 1 else f"sort the lanes at {host} as the others have them"
+        )
+    else:
+        fix = f"move the cable in {_wires(port)} of {host} to {_wires(wanted)}"
+        fix += "" if port in THOR_NETDEVS else f", or set fabric_cage: {port[-1]} for it"
+    return Finding("cabling", what, fix, host)
 
 
 def _wires(port: str) -> str:
@@ -93,7 +157,12 @@ def _apart(
 ) -> list[Finding]:
     """The same of all ports, or of one port of each host alone."""
     sees = {
-        (host, netdev): {item["host"] for item in found if item["host"] in plan}
+        (host, netdev): {
+            item["host"]
+            for item in found
+            if item["host"] in plan
+            and (ports is None or neighbors.port_of(item["netdev"]) == ports.get(item["host"], ""))
+        }
         for host in hosts
         for netdev, found in (probes[host].get("neighbours") or {}).items()
         if ports is None or neighbors.port_of(netdev) == ports[host]

@@ -149,7 +149,15 @@ def test_wrong_cables_stop_a_run_before_a_change(
 def test_crossed_cables_of_both_cages_of_a_pair_stop_a_run_before_a_change(other: Callable[..., Site]) -> None:
     crossed = cables("01p0-02p1", "01p1-02p0")
     pair = other(inventory("pair-both", "direct", 2, fabric_cages=[0, 1]), wiring=crossed)
-    refused(pair, "spark-01", "its two cables are swapped", "swap the two cables at spark-01 alone")
+    refused(pair, "spark-01", "its two cables are swapped", "swap the two cables at spark-01 alone", "cabled now: ")
+
+
+def test_a_host_of_four_with_its_rails_in_the_wrong_switches_stops_a_run_before_a_change(
+    other: Callable[..., Site],
+) -> None:
+    swapped = {"swap": [[f"spark-04:{nic}" for nic in pair] for pair in zip(*HALVES.values(), strict=True)]}
+    four = other(inventory("four-both", "switch", 4, fabric_cages=[0, 1]), wiring=swapped)
+    refused(four, "spark-04", "cage 1 is in one network with cage 0 of spark-01", "swap the two cables at spark-04")
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,8 @@ def call(draw: random.Random) -> dict[str, Any]:
     count = draw.choice({"direct": (2, 2, 2, 3), "ring": (3, 4, 5, 17, 2)}.get(topology, (1, 2, 3, 4, 5, 17, 0)))
     hosts = [f"n{number}" for number in range(count)]
     odd = draw.random() < 0.4
+    thors = topology in ("direct", "switch") and draw.random() < 0.3
+    kind = "thor" if thors else "spark"
 
     def some(usual: Any, *others: Any) -> dict[str, Any]:
         return {
@@ -54,9 +56,10 @@ def call(draw: random.Random) -> dict[str, Any]:
         "hosts": hosts,
         "topology": topology,
         "cidr": f"10.{draw.randrange(3)}.{16 * (odd and draw.randrange(9))}.0/{draw.randrange(16, 33 if odd else 25)}",
+        "lanes": draw.choice((None, [0, 1], "2", *([4, [0, 0]] if odd else []))) if thors else None,
         "cage": draw.choice(
             (
-                0,
+                1 if thors else 0,
                 1,
                 "1",
                 some(lambda _n: 1, 0, "0"),
@@ -67,7 +70,7 @@ def call(draw: random.Random) -> dict[str, Any]:
         "management": some(
             lambda number: f"192.168.1.{number + 1}/24", "192.168.1.1/24", "192.168.2.9/24", "fd00::1/64", ""
         ),
-        "kinds": some(lambda _n: "spark", "thor", "generic"),
+        "kinds": some(lambda _n: kind, "spark", "thor", "generic"),
         "nics": some(lambda _n: "enP7s7", *NETDEVS),
         "overrides": draw.choice(({}, {"n0": {draw.choice(NETDEVS): f"10.1.{draw.randrange(256)}.1/24"}}))
         if odd
@@ -101,6 +104,7 @@ def test_every_call_is_planned_or_refused_by_name() -> None:
             management=given["management"] if isinstance(given["management"], dict) else None,
             reserved=given["reserved"],
             nccl_patch=given["nccl_patch"],
+            lanes=given["lanes"],
         ):
             assert finding.fix, (seed, given)
     assert named == {True}

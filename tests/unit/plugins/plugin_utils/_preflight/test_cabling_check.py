@@ -243,10 +243,15 @@ def test_a_crossed_a_dark_and_a_separated_lane_of_thors() -> None:
         "host t: NIC mgbe0_0 is cabled to u mgbe1_0, the plan wants u mgbe0_0 there; move the end that is in lane 1 of "
         "the QSFP cage of u to lane 0 of the QSFP cage of u"
     )
+    assert world.errors()[-1].endswith(
+        "cabled now: t lane 0 = lane 1 u; t lane 1 = lane 1 u; t lane 2 = lane 2 u; t lane 3 = lane 3 u; "
+        "u lane 0 = lane 1 t"
+    )
     world = thor_world("direct", "tu")
     world.cut("t", "mgbe3_0")
     assert "NIC mgbe3_0 has no carrier" in world.errors()[0]
     assert "name those in fabric_lanes" in world.errors()[0]
+    assert world.errors()[-1].endswith("t lane 2 = lane 2 u; u lane 3 = lane 3 t")
     world = thor_world("switch", "tuv")
     heard(world, "tuv")
     for host in "tuv":
@@ -274,6 +279,7 @@ def test_two_cables_of_a_pair_of_which_one_is_dark() -> None:
     world.cut("a", B0, B1)
     world.cut("b", B0, B1)
     assert f"host a: NIC {B0} has no carrier" in world.errors()[0]
+    assert world.errors()[-1].endswith("; cabled now: a p0=p0 b")
 
 
 def test_two_crossed_cables_of_a_pair_are_swapped_at_one_of_the_hosts() -> None:
@@ -285,7 +291,7 @@ def test_two_crossed_cables_of_a_pair_are_swapped_at_one_of_the_hosts() -> None:
     errors = world.errors()
     assert len(errors) == 1
     assert errors[0].startswith(f"host a: its two cables are swapped: NIC {A0} is cabled to b {B0}")
-    assert errors[0].endswith("swap the two cables at a alone, and leave b as it is")
+    assert errors[0].endswith("swap the two cables at a alone, and leave b as it is; cabled now: a p0=p1 b p0=p1 a")
 
 
 def peers_up(links: list[dict[str, Any]], hostvars: dict[str, Any]) -> dict[str, bool]:
@@ -319,3 +325,62 @@ def test_a_link_to_a_switch_says_who_should_be_heard_there() -> None:
 
 def test_a_peer_without_facts_is_not_known_to_be_up() -> None:
     assert peers_up([link("p0", "b", "p1"), link("p1", "c", "p0")], {"b": {}}) == {"p0": False, "p1": False}
+
+
+def on_two_switches(world: World, *networks: str) -> None:
+    """What frames show where these ports (``a0``: cage 0 of host a) hang on one switch each."""
+    for host in world.plan:
+        world.probes[host]["neighbours"] = {}
+    for network in networks:
+        ends = [(end[0], (A0, A1) if end[1] == "0" else (B0, B1)) for end in network.split()]
+        for host, netdevs in ends:
+            for netdev in netdevs:
+                world.probes[host]["neighbours"][netdev] = [
+                    {"host": other, "netdev": heard_from} for other, far in ends if other != host for heard_from in far
+                ]
+
+
+@pytest.mark.parametrize(
+    ("networks", "host", "words"),
+    [
+        (("a0 b0 c0 d1", "a1 b1 c1 d0"), "d", "swap the two cables at d"),
+        (("a1 b0 c0 d0", "a0 b1 c1 d1"), "a", "swap the two cables at a"),
+        (("a0 b1 c0 d1", "a1 b0 c1 d0"), "b", "swap the two cables at b"),
+        (("a0 b0 c0 c1 d0", "a1 b1 d1"), "c", "by cage 1 of a and those with it, these hosts hear each other"),
+    ],
+)
+def test_a_host_whose_rails_are_in_the_wrong_switch_is_named(networks: tuple[str, ...], host: str, words: str) -> None:
+    world = World("switch", list("abcd"), cage=[0, 1])
+    on_two_switches(world, "a0 b0 c0 d0", "a1 b1 c1 d1")
+    assert world.errors() == []
+    on_two_switches(world, "a0 a1 b0 b1 c0 c1 d0 d1")
+    assert world.errors() == [], "one network for both rails is no fault of the cables"
+    on_two_switches(world, *networks)
+    errors = world.errors()
+    assert errors[0].startswith(f"host {host}: ")
+    assert words in errors[0]
+
+
+def test_two_hosts_with_two_switches_between_them_are_swapped_at_one() -> None:
+    world = World("switch", list("ab"), cage=[0, 1])
+    on_two_switches(world, "a0 b1", "a1 b0")
+    errors = world.errors()
+    assert len(errors) == 1
+    assert errors[0] == (
+        "host b: cage 1 is in one network with cage 0 of a, where the plan wants cage 0; cage 0 is in one network with "
+        "cage 1 of a, where the plan wants cage 1; swap the two cables at b"
+    )
+
+
+def test_a_cable_in_the_other_cage_though_that_one_has_a_carrier_as_well() -> None:
+    world = World("switch", list("abc"))
+    on_two_switches(world, "a1 b1 c0")
+    world.probes["c"]["neighbours"][B0] = []
+    assert world.errors() == [
+        "host c: cage 0 is in one network with cage 1 of a, where the plan wants cage 1; move the cable in cage 0 of c "
+        "to cage 1, or set fabric_cage: 0 for it"
+    ]
+    world.cut("c", B0, B1)
+    world.interface("c", A0)["carrier"] = True
+    (error,) = world.errors()
+    assert "has no carrier, but enp1s0f0np0 has: the cable is in cage 0" in error, "said once"
