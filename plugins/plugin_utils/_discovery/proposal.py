@@ -183,6 +183,15 @@ class Cables:
         """By machine and cage, the machines whose frames came in there."""
         return {(name, f"cage {cage}"): {other for other, _cage in ends} for (name, cage), ends in self.ends.items()}
 
+    def networks(self) -> list[list[End]]:
+        """Cages that hear each other, directly or by others: what hangs on one switch."""
+        sees = {
+            (f"{name} {cage}", ""): {f"{other} {far}" for other, far in ends}
+            for (name, cage), ends in self.ends.items()
+        }
+        parts = cabling.islands([name for name, _port in sees], sees)
+        return [[(node[:-2], int(node[-1])) for node in part] for part in parts if len(part) > 1]
+
     def row(self) -> tuple[list[str], bool]:
         """The machines in a line or a ring, and whether it closes; empty where they are cabled otherwise."""
         return cabling.walk(list(self.sparks), self.sees())
@@ -461,13 +470,16 @@ def _switch(proposal: Proposal, cables: Cables) -> None:
     if apart := _no_switch(names, cables):
         proposal.findings += apart
         return
-    if all(
-        len({other for other, _cage in cables.ends[name, cage]}) == len(names) - 1 for name in names for cage in CAGES
-    ):
-        proposal.both = {name: list(CAGES) for name in names}
+    rails = [dict(reversed(one)) for one in cables.networks() if {name for name, _cage in one} == set(names)]
+    heard = [len({other for other, _far in cables.ends[name, cage]}) for name in names for cage in CAGES]
+    if len(rails) == 1 and set(heard) == {len(names) - 1}:
+        # one network for both cages of all
+        rails = [dict.fromkeys(names, cage) for cage in CAGES]
+    if len(rails) > 1:
+        proposal.both = {name: [rail[name] for rail in rails] for name in names}
         proposal.notes.append(TWO_CAGES)
     for machine in proposal.hosts:
-        cage = 0 if proposal.both else cables.best_cage(machine.name)
+        cage = rails[0][machine.name] if rails else cables.best_cage(machine.name)
         proposal.cages[machine.name] = cage
         if not cables.ends[machine.name, cage]:
             hint = (
@@ -475,6 +487,11 @@ def _switch(proposal: Proposal, cables: Cables) -> None:
                 "frames pass"
             )
             proposal.findings.append(_alone(machine.name, cage, hint))
+    if not rails and not proposal.findings:
+        told = "; ".join(", ".join(f"{name} cage {cage}" for name, cage in one) for one in cables.networks())
+        what = f"no network joins the {len(names)} machines by one cage of each: {told}"
+        hint = "put one cable of each machine into the same switch, or join the switches"
+        proposal.findings.append(Finding("shape", what, hint))
 
 
 def _lanes(proposal: Proposal, by_lane: lanes.Ends) -> None:

@@ -89,12 +89,11 @@ def switch_problems(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> li
                 rails.setdefault(link["subnet"], {})[host] = neighbors.port_of(link["netdev"])
     hosts = list(dict.fromkeys(host for ports in rails.values() for host in ports))
     found = _apart(plan, probes, hosts) or _in_other_network(probes, list(rails.values()))
-    if found or len(rails) < 2:
-        return found
-    # with two cages to switches, each is one network of its own
-    return [
+    # with two cages to switches, each is one network of its own; what is dark has a finding of its own
+    lit = [{host: port for host, port in ports.items() if not _dark(probes[host], port)} for ports in rails.values()]
+    return found or [
         dataclasses.replace(one, what=f"by {_wires(ports[hosts[0]])} of {hosts[0]} and those with it, {one.what}")
-        for ports in rails.values()
+        for ports in lit
         for one in _apart(plan, probes, list(ports), ports)
     ]
 

@@ -473,3 +473,35 @@ def test_a_machine_that_answers_on_its_fabric_alone_is_a_finding() -> None:
     found = propose(only)
     assert "it answered only on 10.20.3.3 of enp1s0f0np0, a NIC of its fabric" in found.findings[0].what
     assert found.findings[0].fix == "give discover_addresses 10.10.10.126"
+
+
+@pytest.mark.parametrize(
+    ("switches", "cages", "both"),
+    [
+        # the cables of d are in each other's switches
+        (("a0 b0 c0 d1", "a1 b1 c1 d0"), {}, {"d": [1, 0]}),
+        (("a1 b0 c0 d0", "a0 b1 c1 d1"), {}, {"b": [1, 0], "c": [1, 0], "d": [1, 0]}),
+        # d has one cable, in the other switch
+        (("a0 b0 c0", "a1 b1 c1 d1"), dict.fromkeys("abcd", 1), None),
+        (("a0 b0 c0", "a1 b1 c1 d0"), {**dict.fromkeys("abc", 1), "d": 0}, None),
+    ],
+)
+def test_cages_are_those_of_one_network(
+    switches: tuple[str, ...], cages: dict[str, int], both: dict[str, list[int]] | None
+) -> None:
+    lan = Lan("abcd")
+    for switch in switches:
+        lan.join(*((end[0], int(end[1])) for end in switch.split()))
+    found = lan.propose()
+    assert (found.topology, found.findings) == ("switch", [])
+    assert found.both == ({} if both is None else {name: both.get(name, [0, 1]) for name in "abcd"})
+    assert found.cages == (cages or {name: order[0] for name, order in found.both.items()})
+
+
+def test_switches_of_which_none_joins_all_are_a_finding() -> None:
+    lan = Lan("abcd").join(("a", 0), ("b", 0), ("c", 0)).join(("b", 1), ("c", 1), ("d", 1))
+    (finding,) = lan.propose().findings
+    assert finding.what == (
+        "no network joins the 4 machines by one cage of each: a cage 0, b cage 0, c cage 0; b cage 1, c cage 1, "
+        "d cage 1"
+    )

@@ -384,3 +384,12 @@ def test_a_cable_in_the_other_cage_though_that_one_has_a_carrier_as_well() -> No
     world.interface("c", A0)["carrier"] = True
     (error,) = world.errors()
     assert "has no carrier, but enp1s0f0np0 has: the cable is in cage 0" in error, "said once"
+
+
+def test_a_host_that_hears_the_others_by_cages_that_the_plan_does_not_use_is_apart() -> None:
+    world = World("switch", list("abcd"), cage={"a": 0, "b": 0, "c": 0, "d": 1})
+    on_two_switches(world, "a0 b0 c0", "a1 b1 c1 d1")
+    (error,) = world.errors()
+    assert error.startswith(
+        "host d: by cage 0 of a and those with it, these hosts hear each other on the fabric and not"
+    )
