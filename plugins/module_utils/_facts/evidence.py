@@ -287,7 +287,7 @@ class Collector(RankReader):
             {"name": "journal of memory guards", "text": self.output(*base, f"--since={self._since}", *guards)}
         )
         before = self._known.get("previous_boot") or {}
-        if before.get("how") in ("panic", "cut") and before["ended"] > self._clock() - 86400:
+        if before.get("how") in boots.ENDS and before["ended"] > self._clock() - 86400:
             last = ["journalctl", "--no-pager", "--quiet", "--boot=-1", "--output=cat", "--dmesg", "--lines=500"]
             logs_read.append({"name": "kernel log of the previous boot", "text": self.output(*last)})
         if units.get("docker.service", {}).get("ActiveState") == "active":

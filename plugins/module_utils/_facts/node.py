@@ -91,7 +91,10 @@ def parse_meminfo(text: str) -> dict[str, int]:
 
 
 #: parameters of the kernel's command line by which sound and sick machines of one kind have differed
-KERNEL_PARAMETERS = ("kho", "cma", "iommu", "iommu.passthrough", "pci", "hugepages", "hugepagesz", "default_hugepagesz")
+KERNEL_PARAMETERS = (
+    *("kho", "cma", "iommu", "iommu.passthrough", "iommu.strict", "pci", "pcie_aspm"),
+    *("hugepages", "hugepagesz", "default_hugepagesz"),
+)
 
 
 def parse_cmdline(text: str) -> dict[str, str]:

@@ -30,6 +30,8 @@ _SLOWED = {
     0x40: "hw_thermal_slowdown",
     0x80: "hw_power_brake",
 }
+#: a GPU at its own power limit is sound; only a low clock says that the limit is too low
+POWER_LIMIT = _SLOWED[0x04]
 #: the unit of os_hardening that limits the clock, and its command
 LIMIT_UNIT = "/etc/systemd/system/sparkthor-gpu-clock.service"
 _LIMIT = re.compile(r"^ExecStart=.*--lock-gpu-clocks=\d+,(\d+)\s*$", re.MULTILINE)

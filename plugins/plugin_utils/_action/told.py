@@ -201,7 +201,7 @@ GPUS: Form = [
 ]
 PCIE_ERRORS: Form = {"hours?": a_time, "devices?": {str: _NUMBERS}}
 #: the end of the boot before
-BOOT: Form = {"ended?": a_time, "how?": re.compile("orderly|panic|cut"), "last?": [str]}
+BOOT: Form = {"ended?": a_time, "how?": re.compile("orderly|panic|hot|cut"), "last?": [str]}
 UNIT: Form = {
     "active": str,
     "sub": str,

@@ -18,6 +18,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import cab
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import (
     ipv4_interface_of,
     ipv4_network_of,
+    is_everywhere,
     overlap,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import SPARK_NETDEVS
@@ -539,5 +540,6 @@ def _free_range(machines: Iterable[Machine]) -> str:
         texts = [item["address"] for link in machine.node.get("interfaces") or () for item in link["addresses"]]
         texts += [route["dst"] for route in machine.node.get("routes") or ()]
         used += [network for text in texts if (network := ipv4_network_of(text)) is not None]
+    used = [network for network in used if not is_everywhere(network)]
     free = (text for text in RANGES if not any(overlap(ipv4_interface_of(text), network) for network in used))
     return next(free, "")

@@ -293,6 +293,21 @@ def rdma_absent(case: Case) -> Iterator[Hit]:
 
 
 @check
+def nic_absent(case: Case) -> Iterator[Hit]:
+    """A Spark takes a cage without a cable off the bus, so it is the NIC's fault only where the cable's other end is
+    lit."""
+    for host, _evidence in hosts_read(case):
+        seen = [
+            f"{link['netdev']} is absent, and {link['peer']}: {link['peer_netdev']} has a carrier"
+            for link in case.links(host)
+            if link.get("peer") and case.node(host).get("kind") == "spark"
+            if link["netdev"] not in case.interfaces(host) and _carrier(case, (link["peer"], link["peer_netdev"]))
+        ]
+        if seen:
+            yield Hit(host, seen)
+
+
+@check
 def nic_throttled(case: Case) -> Iterator[Hit]:
     for host, evidence in hosts_read(case):
         planned = {link["netdev"] for link in case.links(host)}

@@ -60,6 +60,11 @@ def overlap(one: IPNetwork, other: IPNetwork) -> bool:
     return bool(one.first <= other.last and other.first <= one.last)
 
 
+def is_everywhere(network: IPNetwork) -> bool:
+    """Whether a route to it is a default route: VPNs write that as its two halves, 0.0.0.0/1 and 128.0.0.0/1."""
+    return bool(network.prefixlen <= 1)
+
+
 @lru_cache(4096)
 def ipv4_network_of(text: str) -> IPNetwork | None:
     """The IPv4 network that an address with its length, or a network, lies in; None for anything else."""

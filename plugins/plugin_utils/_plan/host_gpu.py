@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.gpu_state import POWER_LIMIT
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.limits import GPU_BUSY, GPU_SHARE, gpu_reach
 
 SHARE: Final = GPU_SHARE
@@ -40,9 +41,9 @@ def held_back(gpus: Mapping[str, Sequence[Mapping[str, Any]]], limits: Mapping[s
     """By host, what is said of each GPU that runs slower than it should.
 
     ``gpus`` is what ``gpu_state`` read of each host, all at about one time. ``limits`` is the clock in MHz that each
-    host may reach (:func:`limit_mhz`); 0 where nobody knows. A reason that the driver gives counts always; without one,
-    a busy GPU below :data:`SHARE` of its limit or of its busy peers' median is held back by what the driver does not
-    tell, as after a bad power negotiation.
+    host may reach (:func:`limit_mhz`); 0 where nobody knows. A reason that the driver gives counts always, but for the
+    GPU's own power limit; without one, a busy GPU below :data:`SHARE` of its limit or of its busy peers' median is held
+    back by that limit or by what the driver does not tell, as after a bad power negotiation.
     """
     busy = {
         host: [float(gpu["sm_mhz"]) for gpu in found if gpu.get("sm_mhz") and (gpu.get("utilization") or 0) > BUSY]
@@ -53,13 +54,15 @@ def held_back(gpus: Mapping[str, Sequence[Mapping[str, Any]]], limits: Mapping[s
         peers = [clock for other, clocks in busy.items() if other != host and limits.get(other) for clock in clocks]
         for number, gpu in enumerate(found):
             clock, use = gpu.get("sm_mhz") or 0.0, gpu.get("utilization") or 0.0
-            why = ", ".join(gpu.get("slowed") or ())
+            reasons = list(gpu.get("slowed") or ())
+            why = "" if reasons == [POWER_LIMIT] else ", ".join(reasons)
+            told = f"held by {POWER_LIMIT}" if reasons else "and no reason is told"
             limit = limits.get(host) or 0.0
             if not why and clock and use > BUSY and limit:
                 if clock < SHARE * limit:
-                    why = f"{clock / limit:.0%} of the {limit:.0f} MHz that it may reach, and no reason is told"
+                    why = f"{clock / limit:.0%} of the {limit:.0f} MHz that it may reach, {told}"
                 elif peers and clock < SHARE * (usual := statistics.median(peers)):
-                    why = f"{clock / usual:.0%} of its peers' {usual:.0f} MHz, and no reason is told"
+                    why = f"{clock / usual:.0%} of its peers' {usual:.0f} MHz, {told}"
             if why:
                 seen = f"GPU {number}: {clock:.0f} MHz, {gpu.get('celsius') or 0:.0f} °C, {gpu.get('watts') or 0:.0f} W"
                 result.setdefault(host, []).append(f"{seen}: {why}")

@@ -11,6 +11,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding imp
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import (
     ipv4_interface_of,
     ipv4_network_of,
+    is_everywhere,
     overlap,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import SPARK_NETDEVS
@@ -80,7 +81,7 @@ def overlap_problems(
 
 
 def _hit(network: IPNetwork | None, subnets: Mapping[IPNetwork, str]) -> IPNetwork | None:
-    if network is None or network.prefixlen == 0:
+    if network is None or is_everywhere(network):
         return None
     return next((subnet for subnet in subnets if overlap(subnet, network)), None)
 
@@ -111,7 +112,7 @@ def management_address_problems(host: str, entry: t.Any, node: Node) -> list[Fin
 
 #: NICs of VPNs by the names that their programs give them, and of Wi-Fi (systemd.net-naming-scheme(7))
 _DETOURS: t.Final = (
-    (("tailscale", "wg", "tun", "tap", "zt", "ppp", "utun"), "a VPN"),
+    (("tailscale", "wg", "wt", "tun", "tap", "zt", "ppp", "utun", "nebula", "CloudflareWARP"), "a VPN"),
     (("wl",), "Wi-Fi"),
 )
 

@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.gpu_state import POWER_LIMIT
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import host_gpu
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report.verify import FAIL, INFO, PASS, line
 
@@ -16,8 +17,6 @@ BURN: Final = "burn"
 #: per cent of use from which on somebody else's work would be disturbed, and would disturb the measurement
 IDLE: Final = 10.0
 CHECK: Final = "GPU burn"
-#: a sound GPU under full load is held by this; a low limit shows in the clock
-POWER_LIMIT: Final = "sw_power_cap"
 _FIX: Final = (
     "power the host off, pull its plug for a minute, check plug and power adapter; if it stays slow, see sudo "
     "nvidia-smi -q -d PERFORMANCE,CLOCK and its air"

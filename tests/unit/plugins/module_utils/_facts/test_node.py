@@ -54,6 +54,7 @@ def test_of_the_kernels_command_line_what_rules_know_is_read() -> None:
     text = "BOOT_IMAGE=/boot/vmlinuz root=UUID=0 ro quiet kho=on iommu.passthrough=1 kho=off token=x -- kho=init\n"
     assert _node.parse_cmdline(text) == {"kho": "off", "iommu.passthrough": "1"}
     assert _node.parse_cmdline("") == {}
+    assert _node.parse_cmdline("ro pcie_aspm=off iommu.strict=0 quiet") == {"pcie_aspm": "off", "iommu.strict": "0"}
 
 
 def test_meminfo_is_bytes():

@@ -294,6 +294,13 @@ def test_the_fabric_gets_a_range_that_no_machine_uses_or_reaches() -> None:
     assert lan.propose().cidr == "10.112.0.0/16"
 
 
+def test_the_default_route_of_a_vpn_takes_no_range() -> None:
+    """OpenVPN writes it as two halves (redirect-gateway def1)."""
+    lan = Lan("ab").join(("a", 1), ("b", 1))
+    lan.machines["a"].node["routes"] += [{"dst": half, "dev": "tun0"} for half in ("0.0.0.0/1", "128.0.0.0/1")]
+    assert lan.propose().cidr == RANGES[0]
+
+
 def test_the_front_proxies_address_is_no_machines() -> None:
     """It is on one head today and on another tomorrow: an inventory that names it would be wrong then."""
     lan = Lan("ab")

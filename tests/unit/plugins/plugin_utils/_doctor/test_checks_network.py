@@ -41,6 +41,23 @@ def test_one_dead_port_of_a_switch_is_one_finding() -> None:
     assert (findings[0].finding.host, findings[0].finding.where) == ("c", dead)
 
 
+@pytest.mark.parametrize(("lit", "rule", "hosts"), [(True, "nic-gone", ("b",)), (False, "cable-down", ("a", "b"))])
+def test_an_absent_nic_is_lost_where_its_cable_s_other_end_is_lit(lit: bool, rule: str, hosts: tuple[str, ...]) -> None:
+    """A Spark takes a cage without a cable off the bus as well."""
+    case = world()
+    for link in case.links("a"):
+        case.interfaces("a")[link["netdev"]]["carrier"] = lit
+    kept = [nic for nic in ev(case, "b")["node"]["interfaces"] if nic["name"] == "enP7s7"]
+    ev(case, "b")["node"]["interfaces"] = kept
+    ev(case, "b")["rdma"]["links"] = []
+    findings, _notes = diagnosis.diagnose(RULES, CHECKS, case, [], "roce", True)
+    first = next(one for one in findings if one.rule.id != "nic-name-absent")
+    assert (first.rule.id, tuple(sorted(first.touches()))) == (rule, hosts)
+    if lit:
+        assert [one.rule.id for one in findings] == ["nic-gone"]
+        assert "enp1s0f1np1 is absent, and a: enp1s0f1np1 has a carrier" in first.evidence
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [

@@ -76,6 +76,14 @@ def test_an_idle_gpu_and_one_of_an_unknown_kind_are_not_judged_by_clock() -> Non
     assert host_gpu.held_back({"a": [gpu(300)], "b": [gpu(2400)]}, {"a": 0, "b": 2400}) == {}
 
 
+def test_a_gpu_at_its_own_power_limit_is_held_back_only_where_its_clock_says_so() -> None:
+    assert host_gpu.held_back({"a": [gpu(2390, 96, ("sw_power_cap",))]}, {"a": 2400}) == {}
+    found = host_gpu.held_back({"a": [gpu(1500, 96, ("sw_power_cap",))]}, {"a": 2400})
+    assert "62% of the 2400 MHz that it may reach, held by sw_power_cap" in found["a"][0]
+    both = host_gpu.held_back({"a": [gpu(2390, 96, ("sw_power_cap", "hw_power_brake"))]}, {"a": 2400})
+    assert "sw_power_cap, hw_power_brake" in both["a"][0]
+
+
 def test_a_reason_that_the_driver_gives_counts_always() -> None:
     found = host_gpu.held_back({"a": [gpu(None, 0, ("hw_thermal_slowdown",))]}, {"a": 0})
     assert found == {"a": ["GPU 0: 0 MHz, 60 °C, 40 W: hw_thermal_slowdown"]}

@@ -57,6 +57,14 @@ def test_a_connected_route_is_not_told_twice() -> None:
     assert len(world.errors()) == 1
 
 
+def test_the_two_halves_of_a_vpn_s_default_route_are_no_overlap() -> None:
+    world = World("direct", ["a", "b"])
+    world.nodes["a"]["routes"] += [
+        world.route(half, "10.8.0.1", "tun0", "static") for half in ("0.0.0.0/1", "128.0.0.0/1")
+    ]
+    assert world.errors() == []
+
+
 def test_what_our_own_file_set_before_is_no_overlap() -> None:
     world = World("switch", ["a", "b"])
     world.interface("b", A0)["addresses"].append({"address": "10.100.0.2/25", "scope": "global"})
@@ -133,7 +141,15 @@ def test_a_fabric_nic_in_a_bond_stops_the_run() -> None:
 
 @pytest.mark.parametrize(
     ("netdev", "kind"),
-    [("tailscale0", "a VPN"), ("wg0", "a VPN"), ("wlP9s9", "Wi-Fi"), ("enP7s7", ""), ("mgbe0_0", ""), ("eth0", "")],
+    [
+        ("tailscale0", "a VPN"),
+        ("wg0", "a VPN"),
+        ("wt0", "a VPN"),
+        ("wlP9s9", "Wi-Fi"),
+        ("enP7s7", ""),
+        ("mgbe0_0", ""),
+        ("eth0", ""),
+    ],
 )
 def test_control_traffic_by_a_vpn_or_wi_fi_is_told(netdev: str, kind: str) -> None:
     world = World("ring", ["a", "b", "c"])
