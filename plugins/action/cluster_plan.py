@@ -48,6 +48,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     changes,
     executor,
+    fabric_speed,
     front,
     revisions,
     runtime,
@@ -438,6 +439,7 @@ class ActionModule(ClusterAction):
                     groups={**groups, "ray_head": hosts[:1], "ray_workers": hosts[1:]},
                     management={host: str(hostvars[host].get("ansible_host", host)) for host in hosts},
                 )
+            problems += fabric_speed.problems(hostvars)
             given = {host: everything[host] for host in hosts}
             problems += virtual_address.virtual_address_problems(
                 [part.hosts[0] for part in inventory.parts(groups, names) if part.hosts],

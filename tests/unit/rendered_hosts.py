@@ -27,13 +27,15 @@ def roles() -> list[str]:
     return list(given["roles"])
 
 
-def files(given: dict[str, Any], of: Sequence[str] = (), hosts: Sequence[str] = HOSTS) -> dict[str, str]:
-    """By path the text of each file of the head, for hosts with these variables; ``of`` these roles, or all.
+def files(
+    given: dict[str, Any], of: Sequence[str] = (), hosts: Sequence[str] = HOSTS, kind: str = "spark"
+) -> dict[str, str]:
+    """By path the text of each file of the head, for hosts of a kind with these variables; ``of`` these roles, or all.
 
     Raises AnsibleError with what the inventory's checks, the plan or a template say against a value.
     """
     head, *workers = hosts
-    groups = {"cluster": [*hosts], "ray_head": [head], "ray_workers": workers, "sparks": [*hosts]}
+    groups = {"cluster": [*hosts], "ray_head": [head], "ray_workers": workers, f"{kind}s": [*hosts]}
     hostvars: dict[str, dict[str, Any]] = {
         host: {**given, "inventory_hostname": host, "ansible_host": f"192.168.1.{number}"}
         for number, host in enumerate(hosts, 11)

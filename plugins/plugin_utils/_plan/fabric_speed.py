@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network.neighbors import port_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import cage_name
 
@@ -15,6 +16,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_por
 FULL: Final = 200
 #: the lowest that may be planned
 LEAST: Final = 100
+SPEEDS: Final = (LEAST, FULL)
 #: what to do where all links are alike
 FIX: Final = (
     "use a 200 Gb/s cable, and on a switch set the port to 200 Gb/s without negotiation; where 100 is meant (a "
@@ -39,6 +41,21 @@ def planned(variables: Mapping[str, Any]) -> int:
     """Gb/s that ``fabric_speed`` plans a host's links for; :data:`FULL` where it is not set."""
     given = variables.get("fabric_speed")
     return FULL if given in (None, "") else int(given)
+
+
+def problems(hostvars: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
+    """Values of ``fabric_speed`` that no link of a Spark has, each once with the hosts that say it."""
+    said: dict[str, list[str]] = {}
+    for host, variables in hostvars.items():
+        given = variables.get("fabric_speed")
+        if given not in (None, "") and str(given).strip() not in map(str, SPEEDS):
+            said.setdefault(str(given), []).append(host)
+    what = f"links of a Spark are planned for {LEAST} or {FULL} Gb/s"
+    fix = f"give {LEAST} for breakouts and QSFP28 cables, or leave it out"
+    return [
+        Finding("fabric", what, fix, ", ".join(hosts), where="fabric_speed", value=value)
+        for value, hosts in said.items()
+    ]
 
 
 def of(entry: Mapping[str, Any] | None) -> int:

@@ -32,6 +32,23 @@ def test_what_is_planned(given: dict[str, Any], expected: int) -> None:
     assert fabric_speed.planned(given) == expected
 
 
+def test_a_speed_that_no_link_has_is_said_once_with_its_hosts() -> None:
+    sound: list[Any] = [None, "", 100, "200", " 100 "]
+    assert (
+        fabric_speed.problems({str(number): {"fabric_speed": one} for number, one in enumerate(sound)} | {"a": {}})
+        == []
+    )
+    (finding,) = fabric_speed.problems(
+        {"a": {"fabric_speed": 50}, "b": {"fabric_speed": 100}, "c": {"fabric_speed": 50}}
+    )
+    assert str(finding) == (
+        "host a, c: fabric_speed: '50': links of a Spark are planned for 100 or 200 Gb/s; give 100 for breakouts and "
+        "QSFP28 cables, or leave it out"
+    )
+    for odd in (True, [100], 150, "100G", {}):
+        assert len(fabric_speed.problems({"a": {"fabric_speed": odd}})) == 1
+
+
 def test_what_all_have_in_common_is_said_once() -> None:
     assert fabric_speed.slow(fabric("abcdefgh"), rates("abcdefgh", 100)) == [
         fabric_speed.Slow(tuple("abcdefgh"), "one, two negotiated 100 Gb/s, planned are 200")
