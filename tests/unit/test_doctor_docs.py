@@ -32,6 +32,10 @@ def test_every_warning_of_a_guide_has_rules_that_exist() -> None:
 
 
 def test_the_list_of_rules_is_that_of_the_rules() -> None:
-    listed = {row[0].strip("`"): (row[1], row[2], row[3]) for row in rows("Rules")}
-    assert listed == {name: (rule.area, rule.severity, rule.title) for name, rule in RULES.items()}
+    listed = {row[0].strip("`"): tuple(row[1:]) for row in rows("Rules")}
+    seen = {
+        name: " and ".join([*(["check"] if rule.check else []), *(["log"] if rule.log else [])])
+        for name, rule in RULES.items()
+    }
+    assert listed == {name: (rule.area, rule.severity, rule.title, seen[name]) for name, rule in RULES.items()}
     assert f"judges by {len(RULES)} rules" in TEXT.replace("\n", " ")

@@ -29,6 +29,8 @@ _PROGRAMS = (
     *((one.name, one.command_line) for one in registry.ENGINES.values()),
     ("worker", re.compile("^(?:ray::|" + "|".join(re.escape(title) for title in registry.TITLES) + ")")),
 )
+#: with it the kernel does not count what a process locks: capabilities(7)
+_CAP_IPC_LOCK = 14
 _KEY_VARIABLES = tuple(one.key_variable for one in registry.ENGINES.values() if one.key_variable)
 
 
@@ -148,7 +150,10 @@ class RankReader:
         return found.decode("utf-8", "replace").replace("\0", "")
 
     def _memlock(self, pid: str) -> int:
-        """The soft limit in bytes, -1 for none, 0 where it cannot be read."""
+        """The soft limit in bytes, -1 for none that counts, 0 where it cannot be read."""
+        may = re.search(r"^CapEff:\s+([0-9a-f]{1,16})$", self.read(f"/proc/{pid}/status") or "", re.MULTILINE)
+        if may and int(may[1], 16) >> _CAP_IPC_LOCK & 1:
+            return -1
         match = re.search(r"^Max locked memory\s+(\S+)", self.read(f"/proc/{pid}/limits") or "", re.MULTILINE)
         if not match:
             return 0

@@ -169,6 +169,16 @@ def unit_down(case: Case) -> Iterator[Hit]:
                 yield Hit(host, [f"{name} is {how}"], name)
 
 
+def _by_hand(evidence: Evidence, process: Mapping[str, t.Any]) -> bool:
+    """Whether this is a rank of an engine on several hosts that no unit started: units have limits of their own."""
+    words = ("--nnodes", "--node-rank", "--master-addr")
+    ours = any(
+        name.startswith(("sparkthor-ray", "sparkthor-vllm")) and unit.get("ActiveState") == "active"
+        for name, unit in (evidence.get("units") or {}).items()
+    )
+    return not ours and any(word.partition("=")[0] in words for word in process["argv"])
+
+
 @check
 def memlock_limited(case: Case) -> Iterator[Hit]:
     if not case.roce:
@@ -180,8 +190,9 @@ def memlock_limited(case: Case) -> Iterator[Hit]:
             if unit.get("LoadState") == "loaded" and limit not in ("", "infinity", str(2**64 - 1)):
                 yield Hit(host, [f"{name}: LimitMEMLOCK is {limit} bytes"], name)
         for process in evidence.get("processes") or ():
-            if process.get("contained") and 0 < process["memlock"] < GIB:
-                who = f"{process['program']} (process {process['pid']}, in a container)"
+            where = ", in a container" if process.get("contained") else ""
+            if (where or _by_hand(evidence, process)) and 0 < process["memlock"] < GIB:
+                who = f"{process['program']} (process {process['pid']}{where})"
                 yield Hit(host, [f"{who} may lock {process['memlock'] // 1024} KiB"], who)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import ranks
 
 SECRET = "S3CRET-S3CRET-S3CRET"
@@ -51,6 +52,15 @@ def test_a_rank_is_told_with_its_network_and_the_file_that_it_sees(tmp_path: Pat
     assert "nccl_conf" not in seen[0]
     assert seen[1]["nccl_conf"] == {"NCCL_IB_DISABLE": "1"}
     assert SECRET not in str(seen)
+
+
+@pytest.mark.parametrize(("capabilities", "memlock"), [("00000000a80425fb", 65536), ("00000000a80465fb", -1)])
+def test_a_process_that_may_lock_all_memory_has_no_limit(tmp_path: Path, capabilities: str, memlock: int) -> None:
+    """The capabilities of a container of Docker's, without and with --cap-add IPC_LOCK."""
+    process(tmp_path, 8, "ray::Worker\0")
+    (tmp_path / "proc/8/limits").write_text("Max locked memory         65536                65536    bytes\n")
+    (tmp_path / "proc/8/status").write_text(f"Uid:\t0\t0\nCapEff:\t{capabilities}\n")
+    assert [one["memlock"] for one in ranks.RankReader(str(tmp_path)).processes()] == [memlock]
 
 
 def test_nccls_files_of_the_host_are_read_where_they_are(tmp_path: Path) -> None:

@@ -21,6 +21,25 @@ def container_memlock(case: Case) -> None:
     ev(case, "a")["processes"].append(process("worker", "ray::x", contained=True, memlock=65536))
 
 
+def memlock_by_hand(case: Case) -> None:
+    """A session's limit is 8 MiB where nobody raised it."""
+    argv = ("vllm", "serve", "tiny", "--api-key", "x" * 32, "--nnodes=2", "--node-rank=1")
+    ev(case, "b")["processes"].append(process("vllm", *argv, memlock=8 << 20))
+
+
+def memlock_of_one_host(case: Case) -> None:
+    ev(case, "b")["processes"].append(process("vllm", "vllm", "serve", "tiny", memlock=8 << 20, api_key="set"))
+
+
+def memlock_of_a_unit(case: Case) -> None:
+    """Its unit is judged by its own limit."""
+    memlock_by_hand(case)
+    ev(case, "b")["units"]["sparkthor-vllm.service"] = {
+        **{"LoadState": "loaded", "UnitFileState": "enabled", "ActiveState": "active", "SubState": "running"},
+        "LimitMEMLOCK": "infinity",
+    }
+
+
 def unit_in_restart_loop(case: Case) -> None:
     ev(case, "a")["units"]["sparkthor-vllm.service"] = {
         "LoadState": "loaded",
@@ -96,6 +115,9 @@ def test_what_a_host_says_hides_nothing_of_another() -> None:
     ("change", "expected"),
     [
         (container_memlock, [("memlock-limited", ("a",))]),
+        (memlock_by_hand, [("memlock-limited", ("b",))]),
+        (memlock_of_one_host, []),
+        (memlock_of_a_unit, []),
         (unit_in_restart_loop, [("unit-down", ("a",))]),
         (no_on_demand, [("unit-down", ("a",))]),
         (degraded, [("serving-down", ("a",))]),
