@@ -51,16 +51,22 @@ def held_back(gpus: Mapping[str, Sequence[Mapping[str, Any]]], limits: Mapping[s
     }
     result: dict[str, list[str]] = {}
     for host, found in gpus.items():
-        peers = [clock for other, clocks in busy.items() if other != host and limits.get(other) for clock in clocks]
+        own = limits.get(host) or 0.0
+        # a peer with another limit counts as if it had this host's
+        peers = [
+            clock * own / limits[other]
+            for other, clocks in busy.items()
+            if other != host and limits.get(other)
+            for clock in clocks
+        ]
         for number, gpu in enumerate(found):
             clock, use = gpu.get("sm_mhz") or 0.0, gpu.get("utilization") or 0.0
             reasons = list(gpu.get("slowed") or ())
             why = "" if reasons == [POWER_LIMIT] else ", ".join(reasons)
             told = f"held by {POWER_LIMIT}" if reasons else "and no reason is told"
-            limit = limits.get(host) or 0.0
-            if not why and clock and use > BUSY and limit:
-                if clock < SHARE * limit:
-                    why = f"{clock / limit:.0%} of the {limit:.0f} MHz that it may reach, {told}"
+            if not why and clock and use > BUSY and own:
+                if clock < SHARE * own:
+                    why = f"{clock / own:.0%} of the {own:.0f} MHz that it may reach, {told}"
                 elif peers and clock < SHARE * (usual := statistics.median(peers)):
                     why = f"{clock / usual:.0%} of its peers' {usual:.0f} MHz, {told}"
             if why:

@@ -55,10 +55,21 @@ def burn_lines(
             note = (answer or {}).get("error") or "not run: no engine with torch on this host"
             lines.append(line(CHECK, host, FAIL, note=note, fix="run site.yml, then verify.yml -e verify_parts=burn"))
         for number, gpu in own.items():
-            peers = [one for (name, _number), one in tested.items() if name != host and one["name"] == gpu["name"]]
             limit = 0.0 if gpu["cpu"] else host_gpu.limit_mhz(nodes.get(host, {}))
+            peers = [
+                _as_if_limited(one, limit, host_gpu.limit_mhz(nodes.get(name, {})))
+                for (name, _number), one in tested.items()
+                if name != host and one["name"] == gpu["name"]
+            ]
             lines.append(_judged(f"{host} GPU {number}", gpu, peers, limit))
     return lines
+
+
+def _as_if_limited(peer: Mapping[str, Any], limit: float, own: float) -> dict[str, Any]:
+    """A peer as it would be with another host's limit of the clock: an owner may limit one host alone."""
+    scale = limit / own if limit and own else 1.0
+    clock = peer.get("sm_mhz")
+    return {**peer, "sm_mhz": clock * scale if clock else clock, "tflops": peer["tflops"] * scale}
 
 
 def _judged(where: str, gpu: Mapping[str, Any], peers: list[dict[str, Any]], limit: float) -> dict[str, Any]:

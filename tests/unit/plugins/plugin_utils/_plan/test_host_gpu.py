@@ -71,6 +71,13 @@ def test_a_busy_gpu_far_below_its_limit_or_its_peers(clocks: list[float], limit:
     assert list(host_gpu.held_back(read, dict.fromkeys(hosts, limit))) == [hosts[number] for number in held]
 
 
+def test_a_host_that_its_owner_limits_is_no_slow_peer() -> None:
+    limits = {"a": 2400.0, "b": 2400.0, "c": 2000.0}
+    read = {"a": [gpu(2400)], "b": [gpu(2450)], "c": [gpu(1990)]}
+    assert host_gpu.held_back(read, limits) == {}
+    assert list(host_gpu.held_back({**read, "c": [gpu(1700)]}, limits)) == ["c"]
+
+
 def test_an_idle_gpu_and_one_of_an_unknown_kind_are_not_judged_by_clock() -> None:
     assert host_gpu.held_back({"a": [gpu(300, use=0)]}, {"a": 2400}) == {}
     assert host_gpu.held_back({"a": [gpu(300)], "b": [gpu(2400)]}, {"a": 0, "b": 2400}) == {}

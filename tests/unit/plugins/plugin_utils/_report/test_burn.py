@@ -53,6 +53,14 @@ def test_a_limit_that_the_owner_set_is_what_a_gpu_may_reach() -> None:
     assert [verdict for verdict, _note in judged(answer(1980.0), answer(1990.0), gpu_clock_limit=2000)] == ["pass"] * 2
 
 
+def test_one_host_that_its_owner_limits_is_judged_by_its_own_limit() -> None:
+    nodes = {"a": NODE, "b": NODE, "c": {**NODE, "gpu_clock_limit": 2000}}
+    found = {"a": answer(), "b": answer(), "c": answer(1990.0, 50.0)}
+    assert [line["verdict"] for line in burn.burn_lines(found, nodes)] == ["pass"] * 3
+    found["c"] = answer(1700.0, 42.0)
+    assert [line["verdict"] for line in burn.burn_lines(found, nodes)] == ["pass", "pass", "fail"]
+
+
 def test_other_gpus_are_no_peers() -> None:
     other = answer(1500.0, 200.0, name="NVIDIA Thor")
     found = {"a": answer(), "b": other}
