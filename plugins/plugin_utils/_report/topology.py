@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import half_or_lane
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import SPARK_NETDEVS, half_or_lane
 
 WIDTH, HEIGHT = 900.0, 470.0
 BOX_WIDTH, BOX_HEIGHT = 190.0, 84.0
@@ -87,7 +87,8 @@ def drawing(status: Mapping[str, Any]) -> dict[str, Any]:
     hosts, topology = status["cluster"]["hosts"], status["cluster"]["topology"]
     at = places(topology, hosts)
     shared = topology in SHARED
-    scale = min(1.0, 4.2 / max(4.2, len(hosts))) if shared else 1.0
+    # up to eight boxes of full width have room in a polygon
+    scale = min(1.0, 4.2 / len(hosts)) if shared else 1.0 if len(hosts) <= 8 else 6.5 / len(hosts)
     return {
         "width": WIDTH,
         "height": HEIGHT,
@@ -144,6 +145,20 @@ def _title(host: str, link: Mapping[str, Any], words: str) -> str:
     return f"{host} {link['netdev']}, {half_or_lane(link)}, {link['address']}: {words}"
 
 
+def _cage(link: Mapping[str, Any]) -> int:
+    """The cage of a Spark's NIC; all others have one."""
+    return SPARK_NETDEVS.get(link["netdev"], (0, 0))[0]
+
+
+def _cages(links: Sequence[Mapping[str, Any]]) -> list[int]:
+    return sorted({_cage(link) for link in links})
+
+
+def _part(link: Mapping[str, Any], links: Sequence[Mapping[str, Any]]) -> str:
+    """Which half or lane it is, and of which cage where a host's cables to one place are in both."""
+    return f"cage {_cage(link)} {half_or_lane(link)}" if len(_cages(links)) > 1 else half_or_lane(link)
+
+
 def _to_the_middle(status: Mapping[str, Any], at: Mapping[str, Point]) -> Iterator[Cable]:
     """Ports of a switch or LAN: every host's cables lead to what they share."""
     for host in status["cluster"]["hosts"]:
@@ -154,7 +169,7 @@ def _to_the_middle(status: Mapping[str, Any], at: Mapping[str, Point]) -> Iterat
             x, y = at[host]
             target = MIDDLE[0] + (x - MIDDLE[0]) * 0.35 + spread
             # a LAN port has no halves
-            beside = words if status["cluster"]["topology"] == "lan" else f"{half_or_lane(link)}: {words}"
+            beside = words if status["cluster"]["topology"] == "lan" else f"{_part(link, links)}: {words}"
             label = Label(x, y + BOX_HEIGHT / 2 + 18 + 17 * index, beside, wrong)
             line = (x + spread * 1.6, y - BOX_HEIGHT / 2, target, MIDDLE[1] + 26)
             yield Cable(*line, _title(host, link, words), wrong, label, ((host, link["netdev"]),))
@@ -175,21 +190,24 @@ def _between_hosts(status: Mapping[str, Any], at: Mapping[str, Point]) -> Iterat
                 if other["netdev"] == link["peer_netdev"] and not wrong:
                     far_words, wrong = link_words(other)
                     words = far_words if wrong else words
-            line = _parallel(at[host], at[peer], link["half"])
-            other_half = _parallel(at[host], at[peer], link["half"] ^ 1)
-            label = _beside(line, other_half, f"{half_or_lane(link)}: {words}", wrong)
+            # of a pair all cables lie side by side
+            pair = status["hosts"][host]["links"] if len(at) == 2 else [link]
+            place = link["half"] + 2 * _cages(pair).index(_cage(link))
+            line = _parallel(at[host], at[peer], place)
+            other_half = _parallel(at[host], at[peer], place ^ 1)
+            label = _beside(line, other_half, f"{_part(link, pair)}: {words}", wrong)
             ends = ((host, link["netdev"]), (peer, link["peer_netdev"]))
             yield Cable(*line, _title(host, link, words), wrong, label, ends)
 
 
-def _parallel(a: Point, b: Point, half: int) -> tuple[float, float, float, float]:
-    """Two parallel lines, one for each half of the cable."""
+def _parallel(a: Point, b: Point, place: int) -> tuple[float, float, float, float]:
+    """Parallel lines, one for each half of each cable or each lane; the first two are of one cable."""
     dx, dy = b[0] - a[0], b[1] - a[1]
     length = math.hypot(dx, dy) or 1.0
     # the same side whichever end is drawn first
     sign = 1 if (a <= b) else -1
-    # a Thor's lanes go on outwards
-    offset = (-10, 10, -20, 20)[half % 4] * sign
+    # a second cable and a Thor's lanes go on outwards, with room for words
+    offset = (-10, 10, -44, 44)[place % 4] * sign
     ox, oy = -dy / length * offset, dx / length * offset
     return a[0] + ox, a[1] + oy, b[0] + ox, b[1] + oy
 

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_plan
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import page as _report
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import topology
 
@@ -41,3 +44,55 @@ def test_the_far_end_of_a_ring_cable_counts():
     link = data["status"]["hosts"]["spark-03"]["links"][0]
     link.update(state="down", problems=[["down", "up"]])
     assert topology_svg(data["status"]).count('class="broken"') == 1
+
+
+def planned(topology_name, count, **more):
+    hosts = [f"h{number}" for number in range(count)]
+    kind = more.pop("kind", "spark")
+    management = {host: f"192.168.1.{number}/24" for number, host in enumerate(hosts, 11)}
+    return fabric_plan(
+        hosts,
+        topology_name,
+        "10.100.0.0/16",
+        management=management,
+        kinds=dict.fromkeys(hosts, kind),
+        nics=dict.fromkeys(hosts, "enP7s7"),
+        **more,
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "count", "more", "lines"),
+    [
+        ("direct", 2, {}, 2),
+        ("direct", 2, {"cage": [0, 1]}, 4),
+        ("direct", 2, {"kind": "thor"}, 4),
+        ("switch", 4, {"cage": [0, 1]}, 16),
+        ("line", 6, {}, 10),
+        *(("ring", count, {}, 2 * count) for count in range(3, 13)),
+    ],
+)
+def test_nothing_is_drawn_over_another(shape, count, more, lines):
+    drawn = topology.planned_drawing(shape, "h0", planned(shape, count, **more))
+    assert len({tuple(cable["line"]) for cable in drawn["cables"]}) == len(drawn["cables"]) == lines
+    labels = [cable["label"][:2] for cable in drawn["cables"]]
+    assert all(abs(x - far_x) > 20 or abs(y - far_y) > 12 for (x, y), (far_x, far_y) in combinations(labels, 2))
+    boxes = [(box["x"], box["y"]) for box in drawn["boxes"]]
+    width, height = drawn["box_width"], drawn["box_height"]
+    assert all(abs(x - far_x) >= width or abs(y - far_y) >= height for (x, y), (far_x, far_y) in combinations(boxes, 2))
+
+
+@pytest.mark.parametrize(("shape", "count"), [("direct", 2), ("switch", 3)])
+def test_with_both_cages_each_half_says_whose_it_is(shape, count):
+    fabric = planned(shape, count, cage=[0, 1])
+    live = {"state": "up", "rate_gbits": 200, "planned_mtu": 9000, "problems": []}
+    hosts = {
+        host: {
+            **{"reachable": True, "kind": "spark", "role": "worker", "control_address": "192.168.1.1"},
+            "links": [{**link, **live} for link in own["links"]],
+        }
+        for host, own in fabric.items()
+    }
+    drawn = topology.drawing({"cluster": {"hosts": list(hosts), "topology": shape}, "hosts": hosts})
+    texts = {cable.label.text for cable in drawn["cables"]}
+    assert texts == {f"cage {cage} half {half}: 200G MTU 9000" for cage in (0, 1) for half in (0, 1)}
