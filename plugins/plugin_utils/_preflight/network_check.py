@@ -168,8 +168,12 @@ def default_route_problems(host: str, entry: t.Any, node: Node) -> list[Finding]
 
 
 def same_subnet_problems(host: str, entry: t.Any, node: Node) -> list[Finding]:
-    """Two fabric NICs of a host that have addresses in one subnet right now."""
+    """Two fabric NICs of a host that have addresses in one subnet right now.
+
+    A lease on a NIC that the plan takes over goes with the profile that asked for it.
+    """
     planned = {(link["netdev"], link["address"]) for link in entry["links"]}
+    taken_over = {link["netdev"] for link in entry["links"]} if entry["addressing"] == "managed" else set()
     names = {*SPARK_NETDEVS, *(link["netdev"] for link in entry["links"])}
     subnets: list[tuple[str, str, IPNetwork]] = []
     problems = []
@@ -178,7 +182,8 @@ def same_subnet_problems(host: str, entry: t.Any, node: Node) -> list[Finding]:
             continue
         for item in interface.get("addresses", ()):
             network = ipv4_network_of(item["address"])
-            if network is None or item.get("scope") == "link":
+            leased = item.get("dynamic") and name in taken_over
+            if network is None or item.get("scope") == "link" or leased:
                 continue
             for other, address, existing in subnets:
                 pair_is_planned = (name, item["address"]) in planned and (other, address) in planned

@@ -57,6 +57,16 @@ def test_a_connected_route_is_not_told_twice() -> None:
     assert len(world.errors()) == 1
 
 
+@pytest.mark.parametrize(("dynamic", "errors"), [(True, 0), (False, 1)])
+def test_leases_of_the_factory_s_profiles_on_both_halves_are_taken_over(dynamic: bool, errors: int) -> None:
+    """A switch whose DHCP server answers on its data ports (CRS804): both halves are in its one range."""
+    world = World("switch", ["a", "b"])
+    for number, link in enumerate(world.plan["a"]["links"], 245):
+        address = {"address": f"192.168.88.{number}/24", "family": "inet", "scope": "global", "dynamic": dynamic}
+        world.interface("a", link["netdev"])["addresses"].append(address)
+    assert len(world.errors()) == errors
+
+
 def test_the_two_halves_of_a_vpn_s_default_route_are_no_overlap() -> None:
     world = World("direct", ["a", "b"])
     world.nodes["a"]["routes"] += [
