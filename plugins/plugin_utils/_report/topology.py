@@ -63,11 +63,13 @@ def places(topology: str, hosts: Sequence[str]) -> dict[str, Point]:
         return {host: (step * (index + 0.5), HEIGHT - 90) for index, host in enumerate(hosts)}
     if count == 2:
         return {hosts[0]: (150.0, HEIGHT / 2), hosts[1]: (WIDTH - 150, HEIGHT / 2)}
-    found = {}
-    for index, host in enumerate(hosts):
-        angle = -math.pi / 2 + 2 * math.pi * index / count
-        found[host] = (WIDTH / 2 + 310 * math.cos(angle), HEIGHT / 2 + 30 + 175 * math.sin(angle))
-    return found
+    angles = [-math.pi / 2 + 2 * math.pi * index / count for index in range(count)]
+    # as low as the box below all others lets it be
+    middle = min(HEIGHT / 2 + 30, HEIGHT - BOX_HEIGHT / 2 - 4 - 175 * max(map(math.sin, angles)))
+    return {
+        host: (WIDTH / 2 + 310 * math.cos(angle), middle + 175 * math.sin(angle))
+        for host, angle in zip(hosts, angles, strict=True)
+    }
 
 
 def link_words(link: Mapping[str, Any]) -> tuple[str, bool]:

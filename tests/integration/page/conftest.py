@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import itertools
 import json
 import os
 import re
@@ -20,7 +21,7 @@ import socketserver
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     watchdog_hands,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import topology
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import topology as layout
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.integration.nginx.test_front import JS_MODULE, MODULE, NGINX
@@ -49,6 +50,9 @@ from tools import browser
 
 __all__ = ["variables"]
 PAGE = Path(__file__).parents[3] / "roles" / "console" / "files" / "page"
+AXE = Path(__file__).parent / "axe" / "axe.min.js"
+#: of what axe calls an impact, those that keep people out
+SERIOUS = ("serious", "critical")
 PICTURES = os.environ.get("PAGE_PICTURES", "")
 KEY, LOOKS, OPERATES, CHATS = "k" * 20, "v" * 20, "o" * 20, "c" * 20
 NAMES = ("spark-01", "spark-02", "spark-03")
@@ -76,18 +80,28 @@ sparkthor_front_completion_tokens_total{{key="web",model="m"}} 233000
 #: of each host
 KERNEL = "6.14.0-1015-nvidia"
 NETDEVS = ("enp1s0f0np0", "enP2p1s0f0np0")
-#: as a plan has it: both halves of a cable from each host to the next
-FABRIC = {
-    name: {
-        "kind": "spark",
-        "control_address": f"10.100.0.{number + 1}",
-        "links": [
-            {"netdev": netdev, "half": half, "address": "", "mtu": 9000, "peer": peer, "peer_netdev": ""}
-            for half, netdev in enumerate(NETDEVS)
-        ],
+
+
+def cables(names: Sequence[str], topology: str = "ring") -> dict[str, dict[str, Any]]:
+    """As a plan has them: both halves of a cable from each host to the next, or to what they share."""
+    ring = zip(names, (*names[1:], names[0]), strict=True)
+    return {
+        name: {
+            "kind": "spark",
+            "control_address": f"10.100.0.{number + 1}",
+            "links": [
+                {
+                    **{"netdev": netdev, "half": half, "address": "", "mtu": 9000},
+                    **{"peer": peer if topology == "ring" else "", "peer_netdev": ""},
+                }
+                for half, netdev in enumerate(NETDEVS)
+            ],
+        }
+        for number, (name, peer) in enumerate(ring)
     }
-    for number, (name, peer) in enumerate(zip(NAMES, (*NAMES[1:], NAMES[0]), strict=True))
-}
+
+
+FABRIC = cables(NAMES)
 MEMORY = {"weights": 74 << 30, "cache": 20 << 30, "overhead": 9 << 30, "reserve": 18 << 30}
 ENGINE = """\
 vllm:num_requests_running{{engine="0"}} {running}
@@ -120,6 +134,9 @@ class Cluster:
         #: unit -> lines of the journal
         self.journal: dict[str, list[str]] = {places.OWN.watchdog: ["serving: proof in 0.09 s"], places.OWN.unit: []}
         self.groups = [{"name": "cluster", "beside": "", "head": NAMES[0], "here": True, "hosts": list(NAMES)}]
+        #: what the page's process reads of the plan
+        self.planned: dict[str, Any] = {"host": NAMES[0], "port": port, "groups": self.groups}
+        self.plan("ring", FABRIC)
         #: why the front proxy is not loaded anew
         self.refuses = ""
         #: seconds by which the clock of the head's page is ahead
@@ -147,6 +164,15 @@ class Cluster:
         path = self.folder / "run" / "state.json"
         path.with_suffix(".new").write_text(json.dumps(told))
         path.with_suffix(".new").rename(path)
+
+    def plan(self, topology: str, fabric: dict[str, Any]) -> None:
+        """The hosts, and how they are joined; the serving groups stay as they are."""
+        self.planned |= {
+            "topology": topology,
+            "hosts": [{"name": name, "address": name} for name in fabric],
+            "drawing": layout.planned_drawing(topology, NAMES[0], fabric) if len(fabric) > 1 else None,
+            "memory": dict.fromkeys(fabric, MEMORY),
+        }
 
     def loaded(self, *seconds: float) -> None:
         """loads.json, after as many loads."""
@@ -237,6 +263,14 @@ def engine(cluster: Cluster) -> type[http.server.BaseHTTPRequestHandler]:
     return Engine
 
 
+def outward() -> str:
+    """This machine's own address to the network; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        asked.connect(("198.51.100.1", 9))
+        return str(asked.getsockname()[0])
+
+
+OUTWARD = outward()
 #: the planned files by name, made once: all tests have the same plan but for the port
 _PLANNED: dict[str, str] = {}
 _PORT = 23456
@@ -250,7 +284,11 @@ def planned(variables: dict[str, Any]) -> dict[str, str]:
             {"name": "operates", "key": OPERATES, "console": "operate"},
             {"name": "chats", "key": CHATS},
         ]
-        own = {"vllm_serve_api_port": _PORT, "vllm_serve_listen": ["127.0.0.1"], "vllm_serve_front_access_log": False}
+        own = {
+            "vllm_serve_api_port": _PORT,
+            "vllm_serve_listen": ["127.0.0.1", OUTWARD],
+            "vllm_serve_front_access_log": False,
+        }
         given = {**variables, **own, "vllm_serve_api_keys": keys, "console_enabled": True}
         for path, text in files(plan(given)).items():
             if path.startswith(str(Path(CONF).parent)):
@@ -270,6 +308,7 @@ def front_files(cluster: Cluster, variables: dict[str, Any]) -> None:
             ("/var/cache/sparkthor-front", f"{cluster.folder}/cache"),
             ("/usr/local/share/sparkthor/page", str(PAGE)),
             (f"127.0.0.1:{_PORT}", f"127.0.0.1:{cluster.port}"),
+            (f"{OUTWARD}:{_PORT}", f"{OUTWARD}:{cluster.port}"),
         ):
             text = text.replace(place, here)
         (cluster.folder / "front" / name).write_text(text)
@@ -296,15 +335,7 @@ class Health(http.server.BaseHTTPRequestHandler):
 @contextlib.contextmanager
 def page_process(cluster: Cluster) -> Iterator[console_service.ConsoleCollector]:
     """The page's process and root's part, as two threads of this one; every round is at once."""
-    config = {
-        "host": NAMES[0],
-        "topology": "ring",
-        "port": cluster.port,
-        "groups": cluster.groups,
-        "hosts": [{"name": name, "address": name} for name in NAMES],
-        "drawing": topology.planned_drawing("ring", NAMES[0], FABRIC),
-        "memory": dict.fromkeys(NAMES, MEMORY),
-    }
+    config = cluster.planned
     own = places.OWN
 
     def of_group(group: str, check: bool) -> control.Control:
@@ -430,3 +461,29 @@ def sign_in(tab: Watched, cluster: Cluster, key: str = OPERATES) -> Page:
 
 def verdict(page: Page, text: str | re.Pattern[str]) -> None:
     expect(page.locator("h1")).to_have_text(text, timeout=15000)
+
+
+def amiss(page: Page) -> list[str]:
+    """What axe finds: rule, impact and the first place."""
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+    return [
+        f"{one['id']} ({one['impact']}): {one['nodes'][0]['html'][:120]}" for one in found if one["impact"] in SERIOUS
+    ]
+
+
+def look(page: Page, where: str) -> list[str]:
+    """The same on a phone and on a desk, in both colour schemes."""
+    found = []
+    for width, scheme in itertools.product((390, 1366), ("light", "dark")):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        found += [f"{where}, {width} px, {scheme}: {told}" for told in amiss(page)]
+    return found
+
+
+@pytest.fixture(name="open_tab")
+def _open_tab(chromium: Browser, cluster: Cluster) -> Iterator[Watched]:
+    """A tab in which axe may run, which the page's own policy refuses."""
+    context = chromium.new_context(bypass_csp=True)
+    yield Watched(context.new_page(), cluster.port)
+    context.close()

@@ -175,6 +175,28 @@ def test_a_flood_of_polls_and_logs_reaches_the_process_once_a_second(
         assert 0 < asked.count(path) <= took + 2, (path, took)
 
 
+def test_an_address_has_the_limits_of_the_api(cluster: Cluster) -> None:
+    """Of thousands of questions at once some get 429, and another address is answered meanwhile."""
+    question, found = head("GET", "/console/state", LOOKS), b""
+    for _connection in range(3):
+        with socket.create_connection(("127.0.0.1", cluster.port), 30, source_address=("127.0.3.1", 0)) as connection:
+            connection.settimeout(30)
+            ended = threading.Thread(target=lambda to=connection: to.sendall(question * 900), daemon=True)
+            ended.start()
+            while found.count(b"HTTP/1.1 ") < 900 * (_connection + 1):
+                part = connection.recv(1 << 20)
+                assert part
+                found += part
+            ended.join(30)
+    assert found.count(b"HTTP/1.1 200 ") >= 1000
+    assert found.count(b"HTTP/1.1 429 ") > 0
+    assert completion(cluster) < 10
+    asked = http.client.HTTPConnection("127.0.0.1", cluster.port, timeout=10, source_address=("127.0.4.1", 0))
+    asked.request("GET", "/console/state", headers={"Authorization": f"Bearer {LOOKS}"})
+    assert asked.getresponse().status == 200
+    asked.close()
+
+
 def test_a_key_that_changes_the_group_reads_no_more_of_the_journal(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,6 +100,7 @@ def pictures(page: Page, name: str) -> None:
     for width, scheme in itertools.product(WIDTHS, ("light", "dark")):
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=scheme)
+        page.evaluate("scrollTo(0, 0)")
         # the library would leave threads behind that write files
         Path(f"{PICTURES}/{name}-{width}-{scheme}.png").write_bytes(page.screenshot(full_page=True))
     page.emulate_media(color_scheme="light")
@@ -204,6 +205,44 @@ def test_a_chat_streams_stops_and_says_what_is_amiss(tab: Watched, cluster: Clus
     expect(answer.nth(2)).to_contain_text("Yes.")
     expect(answer.nth(2).locator("summary")).to_have_text("Thought")
     expect(answer.nth(2).locator(".thought")).not_to_be_visible()
+
+
+def test_a_chat_is_with_the_chosen_group_and_its_prompt(tab: Watched, cluster: Cluster) -> None:
+    beside = cluster.folder / "etc" / "beside" / "embed"
+    beside.mkdir(parents=True)
+    (beside / "serving.json").write_text(json.dumps({"unit": "x.service", "model": "e5", "on_demand": True}))
+    cluster.groups.append({"name": "embed", "beside": "embed", "head": "spark-01", "here": True, "hosts": ["spark-01"]})
+    page = sign_in(tab, cluster, KEY)
+    page.get_by_label("Model").select_option("e5")
+    page.locator(".system summary").click()
+    page.locator("#system").fill("Answer in one word.")
+    page.get_by_label("Message").fill("The capital of France?")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("#chat .it")).to_contain_text("Paris")
+    system = {"role": "system", "content": "Answer in one word."}
+    assert cluster.asked[0]["messages"] == [system, {"role": "user", "content": "The capital of France?"}]
+    assert cluster.asked[0]["model"] == "e5"
+
+
+def test_what_programs_need_is_copied_as_it_is_written(tab: Watched, cluster: Cluster) -> None:
+    """Also where a browser has no clipboard for pages: then it is selected, with its lines."""
+    page = sign_in(tab, cluster, KEY)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    place = page.locator(".cmd.long")
+    for name in ("curl", "OpenAI SDK", "Anthropic SDK", "Claude Code"):
+        page.locator("#with").select_option(name)
+        place.get_by_role("button").click()
+        expect(place.get_by_role("button")).to_have_text("Copied")
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert f"http://127.0.0.1:{cluster.port}" in copied
+        assert "qwen3.5-397b-a17b-nvfp4" in copied
+        expect(place.get_by_role("button")).to_have_text("Copy", timeout=15000)
+        page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('plain HTTP')) }")
+        place.get_by_role("button").click()
+        expect(place.get_by_role("button")).to_have_text("Selected")
+        assert page.evaluate("getSelection().toString()").splitlines() == copied.splitlines()
+        page.evaluate("() => { delete navigator.clipboard.writeText }")
+        expect(place.get_by_role("button")).to_have_text("Copy", timeout=15000)
 
 
 def test_what_a_model_writes_is_text(tab: Watched, cluster: Cluster) -> None:

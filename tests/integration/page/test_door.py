@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.page.conftest import CHATS, KEY, LOOKS, NAMES, OPERATES, PAGE, Cluster
+from tests.integration.page.conftest import CHATS, KEY, LOOKS, NAMES, OPERATES, OUTWARD, PAGE, Cluster
 
 WISH = {"do": "drain", "group": "", "reason": "cables", "id": "0" * 16, "since": None}
 
@@ -116,6 +116,23 @@ def test_who_may_not_operate_changes_nothing(cluster: Cluster) -> None:
     assert ask(cluster, "/console/do", OPERATES, "GET")[0] in (404, 415)
     assert ask(cluster, "/console/do", OPERATES, "POST", {**WISH, "reason": "x" * 9000})[0] == 413
     assert not (cluster.folder / "run" / "draining").exists()
+
+
+def test_over_plain_http_nobody_operates(cluster: Cluster) -> None:
+    """Who comes from this head itself, as through a tunnel, may; who comes from the network would send the key open."""
+    headers = {"Authorization": f"Bearer {OPERATES}", "Content-Type": "application/json"}
+    for method, path, status in (("GET", "/console/state", 200), ("POST", "/console/do", 403)):
+        connection = http.client.HTTPConnection(OUTWARD, cluster.port, timeout=20)
+        connection.request(method, path, json.dumps(WISH) if method == "POST" else None, headers)
+        answer = connection.getresponse()
+        body = answer.read().decode()
+        connection.close()
+        assert answer.status == status, body
+    assert "set vllm_serve_tls, or come through an ssh tunnel" in body
+    assert not (cluster.folder / "run" / "draining").exists()
+    cluster.running = 0
+    assert ask(cluster, "/console/do", OPERATES, "POST", WISH)[0] == 202
+    until(cluster, lambda doc: doc["jobs"] and doc["jobs"][0]["state"] == "done")
 
 
 def test_a_wish_is_done_once_and_written_down(cluster: Cluster) -> None:

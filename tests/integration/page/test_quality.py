@@ -10,61 +10,33 @@ from __future__ import annotations
 
 import hashlib
 import http.server
-import itertools
 import json
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
 from tests.integration.page.conftest import (
+    AXE,
     KEY,
     OPERATES,
     PAGE,
     Cluster,
     Watched,
+    amiss,
     exporter_page,
+    look,
     sign_in,
     verdict,
 )
 from tests.integration.page.test_browser import STATES
 from tests.unit.servers import serving
 
-AXE = Path(__file__).parent / "axe" / "axe.min.js"
 AXE_SHA256 = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
-#: of what axe calls an impact, those that keep people out
-SERIOUS = ("serious", "critical")
 #: a phone on a slow 4G: bytes a second down and up, seconds there and back, times that its processor is slower
 DOWN, UP, ROUND_TRIP, SLOWER = 200_000, 90_000, 0.15, 4
-
-
-def amiss(page: Page) -> list[str]:
-    """What axe finds: rule, impact and the first place."""
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
-    return [
-        f"{one['id']} ({one['impact']}): {one['nodes'][0]['html'][:120]}" for one in found if one["impact"] in SERIOUS
-    ]
-
-
-def look(page: Page, where: str) -> list[str]:
-    """The same on a phone and on a desk, in both colour schemes."""
-    found = []
-    for width, scheme in itertools.product((390, 1366), ("light", "dark")):
-        page.set_viewport_size({"width": width, "height": 900})
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        found += [f"{where}, {width} px, {scheme}: {told}" for told in amiss(page)]
-    return found
-
-
-@pytest.fixture(name="open_tab")
-def _open_tab(chromium: Browser, cluster: Cluster) -> Iterator[Watched]:
-    """A tab in which axe may run, which the page's own policy refuses."""
-    context = chromium.new_context(bypass_csp=True)
-    yield Watched(context.new_page(), cluster.port)
-    context.close()
 
 
 def test_axe_is_what_its_publisher_has() -> None:

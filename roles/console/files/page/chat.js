@@ -1,19 +1,29 @@
 // A chat with one serving group: the API itself, with the reader's own key. Nothing is kept beyond the tab.
 import { html, useEffect, useRef, useState } from './vendor/preact.js'
 import * as smd from './vendor/smd.js'
-import { figure } from './state.js'
+import { figure, refusal } from './state.js'
 
 // a link that a model writes leads to a page or a place, and a picture is never fetched
 const LINK = /^(https?:|mailto:|#)/i
 
+/** Nodes within nodes; a browser that draws some thousands of them runs out of its stack. */
+const DEEP = 40
+
 /** Markdown becomes nodes, never HTML; of attributes only harmless links are kept. */
 function renderer(root) {
   const made = smd.default_renderer(root)
+  let beyond = 0
   return { ...made,
+    add_token: (data, type) => { if (beyond || data.index >= DEEP) beyond += 1; else made.add_token(data, type) },
+    end_token: data => { if (beyond) beyond -= 1; else made.end_token(data) },
     set_attr: (data, type, value) => {
-      if (type === smd.SRC || (type === smd.HREF && !LINK.test(value.trim()))) return
+      if (beyond || type === smd.SRC || (type === smd.HREF && !LINK.test(value.trim()))) return
       made.set_attr(data, type, value)
-      if (type === smd.HREF) data.nodes[data.index].setAttribute('rel', 'noreferrer noopener')
+      if (type !== smd.HREF) return
+      const link = data.nodes[data.index]
+      link.setAttribute('rel', 'noreferrer noopener')
+      // the conversation would end with this page
+      if (!value.trim().startsWith('#')) link.setAttribute('target', '_blank')
     } }
 }
 
@@ -30,11 +40,9 @@ async function * events(body) {
   }
 }
 
-async function reason(answer) {
-  let told = ''
-  try { const found = await answer.json(); told = found.error?.message || found.error || found.message || '' } catch { /* no JSON */ }
+async function refused(answer) {
   const again = answer.headers.get('Retry-After')
-  return `${answer.status}: ${String(told).slice(0, 500) || 'no reason given'}${again ? ` Try again in ${again} s.` : ''}`
+  return `${answer.status}: ${await refusal(answer) || 'no reason given'}${again ? ` Try again in ${again} s.` : ''}`
 }
 
 function Answer({ turn }) {
@@ -115,6 +123,8 @@ export function Chat({ models, token }) {
     setDraft('')
     const begun = performance.now()
     setTurns(all => [...all, { role: 'user', text }, { role: 'assistant', text: '', thought: '', tokens: 0, begun }])
+    // also for who has scrolled up
+    requestAnimationFrame(() => { log.current.scrollTop = log.current.scrollHeight })
     const abort = running.current = new AbortController()
     let stopped = false
     abort.signal.addEventListener('abort', () => { stopped = true })
@@ -133,7 +143,7 @@ export function Chat({ models, token }) {
       const answer = await fetch('../v1/chat/completions', { method: 'POST', signal: abort.signal,
         headers: { Authorization: `Bearer ${token}`, 'Content-Type': 'application/json' },
         body: JSON.stringify({ model: model.model, messages, stream: true, stream_options: { include_usage: true } }) })
-      if (!answer.ok) throw new Error(await reason(answer))
+      if (!answer.ok) throw new Error(await refused(answer))
       for await (const data of events(answer.body)) {
         if (data === '[DONE]') { whole = true; break }
         const part = JSON.parse(data)

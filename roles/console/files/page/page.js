@@ -2,7 +2,7 @@
 import { html, render, useEffect, useRef, useState } from './vendor/preact.js'
 import { Chat, Command } from './chat.js'
 import { WORDS, word } from './words.js'
-import { OLD, VERBS, actions, answers, clock, costs, count, disk, duration, figure, first, gib, halves, loads, named, pace, parts, sentence, tone, unreadable, verdict, worries } from './state.js'
+import { LITTLE, OLD, VERBS, actions, answers, clock, costs, count, disk, duration, figure, first, gib, halves, loads, named, pace, parts, refusal, sentence, short, tone, unreadable, verdict, worries } from './state.js'
 
 const SHAPES = {
   good: html`<circle cx="8" cy="8" r="7"/><path d="M4.6 8.3l2.3 2.3 4.5-4.9" fill="none" stroke="var(--panel)" stroke-width="1.9" stroke-linecap="round" stroke-linejoin="round"/>`,
@@ -31,7 +31,7 @@ function useNews(token, leave) {
         const answer = await fetch('state', { headers: { Authorization: `Bearer ${token}` }, signal: abort, cache: 'no-store' })
         if (over) return
         if (answer.status === 401) return leave('This key is not known here, or may not see this page. Keys have 16 characters or more; a key that was ended with keys.yml is refused like any other.')
-        if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).error || `The head answers ${answer.status}.`)
+        if (!answer.ok) throw new Error(await refusal(answer) || `The head answers ${answer.status}.`)
         const told = await answer.json()
         if (over) return
         const amiss = unreadable(told)
@@ -96,7 +96,7 @@ function Now({ doc, group, now, ask, pin, stale }) {
   const worried = doc.hosts.flatMap(worries)
   const loading = ['loading', 'starting'].includes(group.state)
   return html`<section id="now" aria-labelledby="v"><div class="verdict"><div role="status"><div class=${`state tone-${tone(told.shape)}`}><${Shape} name=${told.shape}/><h1 id="v">${doc.groups.length > 1 ? `${group.name}: ` : ''}${told.verdict}</h1></div><p class="say">${told.say}</p></div>
-    <div class="acts">${actions(group).map((verb, index) => html`<button type="button" class=${index === 0 && ['start', 'wake', 'resume'].includes(verb) ? 'main' : ''} disabled=${stale} onClick=${() => ask({ verb, group })}>${VERBS[verb].name}${VERBS[verb].typed ? '…' : ''}</button>`)}</div></div>
+    <div class="acts">${actions(group).map((verb, index) => html`<button type="button" class=${index === 0 && ['start', 'wake', 'resume'].includes(verb) ? 'main' : ''} disabled=${stale || doc.playbook !== null} onClick=${() => ask({ verb, group })}>${VERBS[verb].name}${VERBS[verb].typed ? '…' : ''}</button>`)}</div></div>
     ${loading && html`<div class="panel load"><div role="progressbar" aria-label="Loading" aria-valuemin="0" aria-valuemax="100" aria-valuenow=${group.percent ?? 0}><div class="bar2" style=${{ '--f': `${group.percent ?? 0}%` }}><i></i></div></div><p class="says mono">${group.progress}</p>${group.loads.length > 0 && html`<p class="says small">${loads(group)}</p>`}</div>`}
     ${doc.playbook && html`<div class="fix tone-busy"><p><b>${doc.playbook.play}</b> runs, by ${doc.playbook.owner}. Nothing can be changed from here until it has ended.</p></div>`}
     ${doc.jobs.filter(job => job.state !== 'done' || now - job.at < 60).slice(0, 2).map(job => html`<div key=${job.id} class=${`fix tone-${job.state === 'failed' ? 'bad' : job.state === 'done' ? 'good' : 'busy'}`}><p role="status"><b>${VERBS[job.do]?.name || job.do}${job.key ? ` ${job.key}` : ''}</b> ${job.state === 'running' ? `goes on for ${duration(now - job.at)}` : job.state}, asked for by ${job.who}${job.text ? `: ${job.text}` : ''}</p></div>`)}
@@ -112,12 +112,15 @@ function HostRow({ host, groups }) {
   const { memory, disk: room } = host
   const gpus = host.gpus || []
   const old = !host.answers
-  return html`<tr class=${old ? 'away' : ''}><th scope="row" class="host"><b>${host.name}</b><span class="small soft">${old ? (host.age === null ? 'has not answered yet' : `no answer for ${duration(host.age)}`) : host.uptime !== null && host.uptime < 3600 ? `up ${duration(host.uptime)}` : host.address}</span></th>
+  return html`<tr class=${old ? 'away' : ''}><th scope="row" class="host"><b class=${host.name.length > 20 ? 'long' : ''}>${host.name}</b><span class="small soft">${old ? (host.age === null ? 'has not answered yet' : `no answer for ${duration(host.age)}`) : host.uptime !== null && host.uptime < 3600 ? `up ${duration(host.uptime)}` : host.address}</span></th>
     <td class="memory" data-name="Memory">${memory ? html`<div class="mem" role="img" aria-label=${`${gib(memory.left)} GiB left of ${gib(memory.total)}`}>${parts(host, groups).map(([kind, bytes]) => html`<i key=${kind} class=${kind} style=${{ '--w': share(bytes, memory.total) }}></i>`)}</div><span class="small soft">${gib(memory.left)} GiB left of ${gib(memory.total)}</span>` : '—'}</td>
-    <td data-name="GPU">${gpus.length ? gpus.map(gpu => html`<div key=${gpu.gpu}>${gpu.share === undefined ? '—' : `${figure(gpu.share * 100)} %`} <span class="soft small">${gpu.celsius === undefined ? '' : ` ${figure(gpu.celsius)}\u00a0°C`}${gpu.watts === undefined ? '' : ` · ${figure(gpu.watts)}\u00a0W`}${gpu.hertz === undefined ? '' : ` · ${figure(gpu.hertz / 1e6)}\u00a0MHz`}</span></div>`) : '—'}</td>
+    <td data-name="GPU">${gpus.length ? gpus.map(gpu => html`<div key=${gpu.gpu}>${gpu.share === undefined ? '—' : `${figure(gpu.share * 100)} %`}${gpu.celsius === undefined ? '' : html` <span class="soft small">${figure(gpu.celsius)} °C</span>`} <span class="soft small draws">${[[gpu.watts, 1, 'W'], [gpu.hertz, 1e6, 'MHz']].filter(([value]) => value !== undefined).map(([value, by, unit]) => `${figure(value / by)} ${unit}`).join(' · ')}</span></div>`) : '—'}</td>
     <td data-name="Links" class="links">${(host.links || []).map(link => html`<div class="small" key=${link.netdev}>${link.up ? '' : '✕ '}${link.netdev} <span class="soft">${link.up ? (pace(link.bytes)) : 'no carrier'}</span></div>`)}</td>
-    <td data-name="Disk">${room ? html`<div class="mem thin" role="img" aria-label=${`${disk(room.left)} left of ${disk(room.total)}`}><i class=${room.left < 50e9 ? 'x' : 'f'} style=${{ '--w': share(room.total - room.left, room.total) }}></i></div><span class="small soft">${disk(room.left)} left</span>` : '—'}</td></tr>`
+    <td data-name="Disk">${room ? html`<div class="mem thin" role="img" aria-label=${`${disk(room.left)} left of ${disk(room.total)}`}><i class=${room.left < LITTLE ? 'x' : 'f'} style=${{ '--w': share(room.total - room.left, room.total) }}></i></div><span class=${`small ${room.left < LITTLE ? 'tone-bad' : 'soft'}`}>${disk(room.left)} left</span>` : '—'}</td></tr>`
 }
+
+/** The largest letters with which a text stays in its box, for the style sheet to take or to go below. */
+const fitted = (text, wide) => ({ '--fits': `${((wide - 14) / Math.max(1, text.length) / .62).toFixed(1)}px` })
 
 /** The cables, drawn as the report draws them; their state is as live as the rows above. */
 function Fabric({ doc }) {
@@ -126,21 +129,22 @@ function Fabric({ doc }) {
   const cables = halves(doc)
   const cut = cables.filter(one => one.cut).map(one => one.name)
   const [wide, high] = [drawing.box_width, drawing.box_height]
+  const names = short(drawing.boxes.map(box => box.host), wide)
   return html`<div class="fabric"><svg viewBox=${`0 0 ${drawing.width} ${drawing.height}`} role="img" aria-label=${`${drawing.told}: ${cut.length ? `no carrier on ${cut.join(', ')}` : 'each known cable has its carrier'}`}>
     ${cables.map(({ name, line, label, cut: broken, words, text }) => html`<g key=${name}><line class=${broken ? 'cut' : words === null ? 'dim' : 'cable'} x1=${line[0]} y1=${line[1]} x2=${line[2]} y2=${line[3]}/><text class=${broken ? 'l bad' : 'l'} x=${label[0]} y=${label[1]} text-anchor=${label[2]}>${text}</text></g>`)}
     ${drawing.middle && html`<rect class="box" x=${drawing.middle[0] - 270} y=${drawing.middle[1] - 26} width="540" height="52" rx="9"/><text class="m" x=${drawing.middle[0]} y=${drawing.middle[1] + 6} text-anchor="middle">${drawing.middle_name}</text>`}
-    ${drawing.boxes.map(box => { const silent = !doc.hosts.find(one => one.name === box.host)?.answers; return html`<g key=${box.host}><rect class=${silent ? 'boxbad' : 'box'} x=${box.x - wide / 2} y=${box.y - high / 2} width=${wide} height=${high} rx="9"/><text class="m" x=${box.x} y=${box.y} text-anchor="middle">${box.host}</text><text class="s" x=${box.x} y=${box.y + 24} text-anchor="middle">${silent ? 'no answer' : box.words}</text></g>` })}</svg></div>`
+    ${drawing.boxes.map(box => { const silent = !doc.hosts.find(one => one.name === box.host)?.answers; return html`<g key=${box.host}><rect class=${silent ? 'boxbad' : 'box'} x=${box.x - wide / 2} y=${box.y - high / 2} width=${wide} height=${high} rx="9"/><title>${box.host}</title><text class="m" style=${fitted(names[box.host], wide)} x=${box.x} y=${box.y} text-anchor="middle">${names[box.host]}</text><text class="s" style=${fitted(silent ? 'no answer' : box.words, wide)} x=${box.x} y=${box.y + 24} text-anchor="middle">${silent ? 'no answer' : box.words}</text></g>` })}</svg></div>`
 }
 
 const PARTS = { w: 'weights', k: 'KV cache', b: 'buffers and graphs', o: 'the rest', p: 'still to come' }
 
 function Hosts({ doc }) {
   const answer = doc.hosts.filter(host => host.answers).length
-  const closed = doc.hosts.filter(host => host.firewall).length
+  const closed = doc.hosts.filter(host => host.answers && host.firewall).length
   const shown = new Set(doc.hosts.flatMap(host => host.memory ? parts(host, doc.groups).filter(([, bytes]) => bytes > 0).map(([kind]) => kind) : []))
   return html`<section id="hosts" aria-labelledby="h2h"><header><h2 id="h2h">Hosts</h2><span class="small soft">${answer} of ${doc.hosts.length} answer${closed ? `, firewall closed on ${closed}` : ''}</span></header>
-    <table class="rows"><caption class="vh">Memory, GPU, links and disk of each host</caption><thead><tr><th scope="col">Host</th><th scope="col">Memory, GPU and system share it</th><th scope="col">GPU</th><th scope="col">Fabric, ${doc.topology}</th><th scope="col">Disk for models</th></tr></thead><tbody>${doc.hosts.map(host => html`<${HostRow} key=${host.name} host=${host} groups=${doc.groups}/>`)}</tbody></table>
-    ${doc.hosts.some(host => host.planned) && html`<p class="legend">${Object.entries(PARTS).filter(([kind]) => shown.has(kind)).map(([kind, name]) => html`<span key=${kind}><i class=${kind}></i>${name}</span>`)}<span>The sum is measured, its parts are planned.</span></p>`}
+    <table class="rows"><caption class="vh">Memory, GPU, links and disk of each host</caption><thead><tr><th scope="col">Host</th><th scope="col">Memory, shared with the GPU</th><th scope="col">GPU</th><th scope="col">Fabric, ${doc.topology}</th><th scope="col">Disk for models</th></tr></thead><tbody>${doc.hosts.map(host => html`<${HostRow} key=${host.name} host=${host} groups=${doc.groups}/>`)}</tbody></table>
+    ${shown.size > 1 && doc.hosts.some(host => host.planned) && html`<p class="legend">${Object.entries(PARTS).filter(([kind]) => shown.has(kind)).map(([kind, name]) => html`<span key=${kind}><i class=${kind}></i>${name}</span>`)}<span>The sum is measured, its parts are planned.</span></p>`}
     <${Fabric} doc=${doc}/><${Alike} doc=${doc}/></section>`
 }
 
@@ -168,20 +172,29 @@ function path(values, width, height, most) {
   }).join('')
 }
 
-function Chart({ title, lines, unit }) {
+/** `whole`: how the newest values of several groups are one figure. */
+function Chart({ title, lines, unit, step, whole }) {
   const known = lines.flatMap(([, values]) => values).filter(value => value !== null)
   const most = Math.max(1e-9, ...known) * 1.15
   const last = lines.map(([, values]) => values[values.length - 1]).filter(value => value !== null && value !== undefined)
-  const total = last.length ? last.reduce((sum, value) => sum + value, 0) : null
-  return html`<figure><h3>${title}<span>${figure(total)}${total === null ? '' : unit}</span></h3>
-    <svg viewBox="0 0 100 50" preserveAspectRatio="none" role="img" aria-label=${`${title}, now ${figure(total)}${unit}, at most ${known.length ? figure(Math.max(...known)) : '—'} in this hour`}><path class="grid" d="M0 0H100M0 25H100"/>${lines.map(([name, values], index) => html`<path key=${name} class=${`line ${['', 'b', 'c', 'r'][index % 4]}`} d=${path(values, 100, 50, most)}/>`)}</svg>
-    <div class="axis"><span>${duration((lines[0] ? lines[0][1].length : 0) * 5)} ago</span><span>now</span></div></figure>`
+  const now = last.length ? whole(last) : null
+  const told = now === null ? '—' : `${figure(now)}${unit}`
+  return html`<figure><h3>${title}<span>${told}</span></h3>
+    <svg viewBox="0 0 100 50" preserveAspectRatio="none" role="img" aria-label=${`${title}, now ${told}, at most ${known.length ? `${figure(Math.max(...known))}${unit}` : '—'} in this hour`}><path class="grid" d="M0 0H100M0 25H100"/>${lines.map(([name, values], index) => html`<path key=${name} class=${`line ${HUES[index % 4]}`} d=${path(values, 100, 50, most)}/>`)}</svg>
+    <div class="axis"><span>${duration(Math.max(0, ...lines.map(([, values]) => values.length)) * step)} ago</span><span>now</span></div></figure>`
 }
 
+/** Of the lines of several groups, in the order of their names. */
+const HUES = ['a', 'b', 'c', 'r']
+const sum = values => values.reduce((before, value) => before + value, 0)
+
 function Traffic({ doc, right, own, ask }) {
-  const series = name => Object.entries(doc.history.series).filter(([key]) => key.startsWith(`${name}/`)).map(([key, values]) => [key.slice(name.length + 1), values])
+  const { step, series } = doc.history
+  const of = name => Object.entries(series).filter(([key]) => key.startsWith(`${name}/`)).map(([key, values]) => [key.slice(name.length + 1), values])
+  const groups = of('running').map(([name]) => name)
   return html`<section id="traffic" aria-labelledby="h2t"><header><h2 id="h2t">Traffic</h2><span class="small soft">the last hour</span></header>
-    <div class="charts"><${Chart} title="Tokens a second" lines=${series('tokens_per_second')} unit=""/><${Chart} title="Requests, running" lines=${series('running')} unit=""/><${Chart} title="First token" lines=${series('first_token')} unit=" s"/></div>
+    <div class="charts"><${Chart} title="Tokens a second" lines=${of('tokens_per_second')} unit="" step=${step} whole=${sum}/><${Chart} title="Requests, running" lines=${of('running')} unit="" step=${step} whole=${sum}/><${Chart} title=${groups.length > 1 ? 'First token, slowest' : 'First token'} lines=${of('first_token')} unit=" s" step=${step} whole=${values => Math.max(...values)}/></div>
+    ${groups.length > 1 && html`<p class="legend">${groups.map((name, index) => html`<span key=${name}><i class=${`hue-${HUES[index % 4]}`}></i>${name}</span>`)}</p>`}
     <table class="keys"><caption class="vh">Requests and tokens by key</caption><thead><tr><th scope="col">Key</th><th scope="col" class="num">Requests</th><th scope="col" class="num few">Refused</th><th scope="col" class="num">Tokens</th><th scope="col" class="opt">Limit</th>${right === 'operate' && html`<th scope="col"><span class="vh">Block</span></th>`}</tr></thead><tbody>
     ${doc.keys.map(key => html`<tr key=${key.name}><th scope="row">${key.name || (right === 'operate' ? '—' : 'all keys')}${key.blocked && html` <span class="tone-bad">blocked</span>`}</th><td class="num">${figure(key.requests)}</td><td class="num few">${figure(key.refused)}</td><td class="num">${figure(key.tokens)}</td><td class="opt small soft">${Object.entries(key.limits).map(([period, both]) => `${figure(both.used ?? 0)} of ${figure(both.limit)} a ${period}`).join(', ') || '—'}</td>${right === 'operate' && html`<td class="num">${key.known && key.name !== 'default' && key.name !== own && html`<button type="button" class="quiet" onClick=${() => ask({ verb: key.blocked ? 'unblock' : 'block', key })}>${key.blocked ? 'Unblock' : 'Block'}<span class="vh"> ${key.name}</span></button>`}</td>`}</tr>`)}
     ${doc.keys.length === 0 && html`<tr><td colspan="6" class="soft">Nobody has asked yet.</td></tr>`}</tbody></table></section>`
@@ -194,15 +207,18 @@ function Events({ doc, group, token }) {
   const [open, setOpen] = useState(false)
   const [log, setLog] = useState({ lines: [], problem: '' })
   const place = useRef(null)
+  const filled = useRef(false)
   useEffect(() => {
+    filled.current = false
     if (!open || !group.here) return undefined
     let over = false
     let timer = 0
     const ask = async () => {
       try {
         const answer = await fetch(`log?group=${encodeURIComponent(group.id)}`, { headers: { Authorization: `Bearer ${token}` }, cache: 'no-store', signal: AbortSignal.timeout(8000) })
-        const told = await answer.json()
-        if (!over) setLog({ lines: told.lines || [], problem: told.error || '' })
+        const problem = answer.ok ? '' : await refusal(answer) || `The head answers ${answer.status}.`
+        const lines = answer.ok ? (await answer.json()).lines : []
+        if (!over) setLog({ lines, problem })
       } catch { if (!over) setLog(old => ({ ...old, problem: 'The head does not answer.' })) }
       if (!over) timer = setTimeout(ask, document.hidden ? 30000 : 5000)
     }
@@ -211,8 +227,10 @@ function Events({ doc, group, token }) {
   }, [open, group.id, token])
   useEffect(() => {
     const own = place.current
-    // who has scrolled up reads, and is left alone
-    if (own && own.scrollHeight - own.scrollTop - own.clientHeight < 80) own.scrollTop = own.scrollHeight
+    if (!own || !log.lines.length) return
+    // the newest line is at the end; who has scrolled up reads, and is left alone
+    if (!filled.current || own.scrollHeight - own.scrollTop - own.clientHeight < 80) own.scrollTop = own.scrollHeight
+    filled.current = true
   }, [log.lines])
   const shown = doc.events.filter(FILTERS[filter])
   const today = new Date().toDateString()
@@ -253,7 +271,7 @@ function Ask({ wish, doc, close, token, say }) {
       const answer = await fetch('do', { method: 'POST', headers: { Authorization: `Bearer ${key.trim() || token}`, 'Content-Type': 'application/json' },
         body: JSON.stringify({ do: wish.verb, reason: reason.trim(), id, ...(wish.key ? { key: wish.key.name } : { group: wish.group.id, since: wish.group.since }) }) })
       if (answer.ok) { say(`${verb.name}: it has begun`); close(); return }
-      setProblem((await answer.json().catch(() => ({}))).error || `The head answers ${answer.status}.`)
+      setProblem(await refusal(answer) || `The head answers ${answer.status}.`)
     } catch { setProblem('The head does not answer; look whether it has begun before you try again.') }
     setBusy(false)
   }
@@ -266,7 +284,7 @@ function Ask({ wish, doc, close, token, say }) {
     <div class="acts"><button type="button" onClick=${() => place.current.close()}>Leave it</button><button class=${verb.danger ? 'danger' : 'main'} disabled=${!ready}>${verb.name} ${name}</button></div></form></dialog>`
 }
 
-const SECTIONS = ['now', 'hosts', 'chat', 'traffic', 'events']
+const SECTIONS = ['now', 'hosts', 'traffic', 'chat', 'events']
 
 function Page() {
   const [token, setToken] = useState(() => sessionStorage.getItem('key') || '')
@@ -275,7 +293,11 @@ function Page() {
   const [pinned, pin] = useState('')
   const [toast, say] = useState('')
   const leave = text => { sessionStorage.removeItem('key'); setToken(''); setProblem(text || '') }
-  const enter = key => { sessionStorage.setItem('key', key); setProblem(''); setToken(key) }
+  const enter = key => {
+    // a browser sends no other one, and says so as if nobody answered
+    if (!/^[!-~]+$/.test(key)) { setProblem('A key has letters, digits and signs without spaces, as on an English keyboard. Was it copied whole?'); return }
+    sessionStorage.setItem('key', key); setProblem(''); setToken(key)
+  }
   const news = useNews(token, leave)
   const now = useSeconds()
   useEffect(() => { if (!toast) return undefined; const timer = setTimeout(() => say(''), 5000); return () => clearTimeout(timer) }, [toast])
@@ -307,7 +329,8 @@ function Page() {
     ${stale && html`<section id="stale" class="fix tone-bad"><p role="alert"><b>No news from ${doc.host} for ${duration(age)}.</b> What you see is from ${clock(doc.time)}. ${sentence(news.problem)} The page asks again by itself; serving does not depend on it.</p></section>`}
     ${pinned && group && group.name !== pinned && html`<section class="fix tone-warn"><p role="status"><b>${pinned}</b> is not a serving group of this cluster any more. <button type="button" class="quiet" onClick=${() => pin('')}>Understood</button></p></section>`}
     ${group ? html`<${Now} doc=${doc} group=${group} now=${head} pin=${pin} ask=${ask} stale=${stale}/>` : html`<section id="now"><h1>${WORDS.absent}</h1><p class="say">site.yml sets up what the inventory wants to be served.</p><${Command} text="ansible-playbook site.yml -i INVENTORY -K"/></section>`}
-    <div class="cols"><${Hosts} doc=${doc}/><${Chat} models=${models} token=${token}/><${Traffic} doc=${doc} right=${news.right} own=${news.key} ask=${ask}/>${group && html`<${Events} doc=${doc} group=${group} token=${token}/>`}</div>
+    <div class="cols"><div><${Hosts} doc=${doc}/><${Traffic} doc=${doc} right=${news.right} own=${news.key} ask=${ask}/></div>
+    <div><${Chat} models=${models} token=${token}/>${group && html`<${Events} doc=${doc} group=${group} token=${token}/>`}</div></div>
     <${Elsewhere} doc=${doc}/>
     <footer><span>sparkthor.cluster ${doc.release}</span><span>state of ${clock(doc.time)}</span></footer></main>
   ${toast && html`<div class="toast" role="status">${toast}</div>`}

@@ -5,6 +5,8 @@ import { WORDS, word } from './words.js'
 export const SCHEMA = 2
 /** Seconds after which what is shown is old. */
 export const OLD = 15
+/** Bytes of a disk below which the next start is in danger. */
+export const LITTLE = 50e9
 
 const LISTS = ['groups', 'hosts', 'keys', 'events', 'jobs', 'store']
 
@@ -43,7 +45,7 @@ export const disk = bytes => bytes >= 1e12 ? `${(bytes / 1e12).toFixed(1)} TB` :
 export function figure(value) {
   if (value === null || value === undefined || !isFinite(value)) return '—'
   if (value !== 0 && Math.abs(value) < 10) return String(Math.round(value * 100) / 100)
-  return Math.round(value).toLocaleString('en')
+  return Math.round(value).toLocaleString('en', Math.abs(value) < 1e7 ? {} : { notation: 'compact', maximumFractionDigits: 1 })
 }
 
 export const count = (number, word) => `${figure(number)} ${word}${number === 1 ? '' : 's'}`
@@ -52,6 +54,13 @@ export const clock = seconds => new Date(seconds * 1000).toTimeString().slice(0,
 
 /** The name under which a person knows a group. */
 export const named = (group, all) => all.length > 1 ? group.name : 'the group'
+
+/** Why an answer is none: the head's own words, or those of the API, which have another form. */
+export async function refusal(answer) {
+  let told = ''
+  try { const found = await answer.json(); told = found.error?.message || found.error || found.message || '' } catch { /* no JSON */ }
+  return typeof told === 'string' ? told.slice(0, 500) : ''
+}
 
 const list = names => names.length < 2 ? names.join('') : `${names.slice(0, -1).join(', ')} and ${names[names.length - 1]}`
 
@@ -108,6 +117,16 @@ export function halves(doc) {
     return { line, label: [x, near.length ? high + 18 : high, side], text: near.some(one => one.text === text) ? '' : text,
       name: ends.map(end => end.join(' ')).join(' to '), cut, words }
   })
+}
+
+/** Names as they fit in boxes of that width: where one is too long, without what all of them begin with. */
+export function short(names, wide) {
+  let same = names.length > 1 ? names[0].length : 0
+  for (const name of names) while (!name.startsWith(names[0].slice(0, same))) same -= 1
+  // a number stays whole
+  while (same && /\d/.test(names[0][same - 1])) same -= 1
+  const fits = names.every(name => name.length * 16 < wide)
+  return Object.fromEntries(names.map(name => [name, fits || name.length === same ? name : name.slice(same)]))
 }
 
 /** With a capital and a full stop. */
@@ -167,7 +186,7 @@ export function worries(host) {
   const found = []
   if (host.age === null) return [`${host.name} has not answered yet`]
   if (!host.answers) return [`${host.name} has not answered for ${duration(host.age)}: look at its power and its cable`]
-  if (host.disk && host.disk.left < 50e9) found.push(`${host.name} has ${disk(host.disk.left)} left on the disk of the models; a start writes about 20 GB: playbooks/models.yml removes models`)
+  if (host.disk && host.disk.left < LITTLE) found.push(`${host.name} has ${disk(host.disk.left)} left on the disk of the models; a start writes about 20 GB: playbooks/models.yml removes models`)
   const down = (host.links || []).filter(link => !link.up).map(link => link.netdev)
   if (down.length) found.push(`${host.name} has no carrier on ${list(down)}: look at the plugs at both ends`)
   for (const gpu of host.gpus || []) if (gpu.slowed) found.push(`${host.name}: ${list(gpu.slowed)} slows GPU ${gpu.gpu} down`)

@@ -15,4 +15,7 @@ export const WORDS = {
 }
 
 /** For a person; a state that nobody here knows is its own word. */
-export const word = (state, healthy) => WORDS[state === 'degraded' && healthy ? 'smaller' : state] || state
+export function word(state, healthy) {
+  const known = state === 'degraded' && healthy ? 'smaller' : state
+  return Object.hasOwn(WORDS, known) ? WORDS[known] : state
+}

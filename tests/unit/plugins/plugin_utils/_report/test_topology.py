@@ -96,3 +96,11 @@ def test_with_both_cages_each_half_says_whose_it_is(shape, count):
     drawn = topology.drawing({"cluster": {"hosts": list(hosts), "topology": shape}, "hosts": hosts})
     texts = {cable.label.text for cable in drawn["cables"]}
     assert texts == {f"cage {cage} half {half}: 200G MTU 9000" for cage in (0, 1) for half in (0, 1)}
+
+
+@pytest.mark.parametrize("topology_name", ["ring", "switch", "lan"])
+def test_every_box_is_within_the_drawing(topology_name):
+    for count in range(3, 9):
+        drawn = topology.planned_drawing(topology_name, "h0", planned(topology_name, count))
+        half = drawn["box_height"] / 2
+        assert all(half <= box["y"] <= drawn["height"] - half for box in drawn["boxes"])
