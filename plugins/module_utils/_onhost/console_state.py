@@ -340,9 +340,9 @@ def _quotient(part: float | None, of: float | None) -> float | None:
 
 
 def _age(seconds: float) -> str:
-    """A long time without its minutes."""
-    hours = int(seconds // 3600)
-    return f"{hours // 24} days" if hours > 48 else f"{hours} h" if hours > 2 else loads.duration(seconds)
+    """A long time without its small parts."""
+    hours = round(seconds / 3600)
+    return f"{hours // 24} days" if hours > 48 else f"{hours} h" if seconds >= 5400 else loads.duration(seconds)
 
 
 def _state(facts: GroupFacts, updated: float | None, now: float) -> tuple[str, str]:

@@ -14,7 +14,12 @@ function renderer(root) {
   const made = smd.default_renderer(root)
   let beyond = 0
   return { ...made,
-    add_token: (data, type) => { if (beyond || data.index >= DEEP) beyond += 1; else made.add_token(data, type) },
+    add_token: (data, type) => {
+      if (beyond || data.index >= DEEP) { beyond += 1; return }
+      made.add_token(data, type)
+      // what scrolls sideways is reached by keyboard as well
+      if ([smd.CODE_BLOCK, smd.CODE_FENCE, smd.TABLE].includes(type)) (data.nodes[data.index].closest('pre') || data.nodes[data.index]).tabIndex = 0
+    },
     end_token: data => { if (beyond) beyond -= 1; else made.end_token(data) },
     set_attr: (data, type, value) => {
       if (beyond || type === smd.SRC || (type === smd.HREF && !LINK.test(value.trim()))) return

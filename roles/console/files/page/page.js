@@ -131,9 +131,9 @@ function Fabric({ doc }) {
   const [wide, high] = [drawing.box_width, drawing.box_height]
   const names = short(drawing.boxes.map(box => box.host), wide)
   return html`<div class="fabric"><svg viewBox=${`0 0 ${drawing.width} ${drawing.height}`} role="img" aria-label=${`${drawing.told}: ${cut.length ? `no carrier on ${cut.join(', ')}` : 'each known cable has its carrier'}`}>
-    ${cables.map(({ name, line, label, cut: broken, words, text }) => html`<g key=${name}><line class=${broken ? 'cut' : words === null ? 'dim' : 'cable'} x1=${line[0]} y1=${line[1]} x2=${line[2]} y2=${line[3]}/><text class=${broken ? 'l bad' : 'l'} x=${label[0]} y=${label[1]} text-anchor=${label[2]}>${text}</text></g>`)}
+    ${cables.map(({ name, line, label, cut: broken, words, text }) => html`<g key=${name}><line class=${broken ? 'cut' : words === null ? 'dim' : 'cable'} x1=${line[0]} y1=${line[1]} x2=${line[2]} y2=${line[3]}/><text class=${broken ? 'l bad' : 'l'} x=${label[0]} y=${label[1]} text-anchor=${label[2]}>${broken && text ? html`✕<tspan class="far"> no carrier</tspan>` : text}</text></g>`)}
     ${drawing.middle && html`<rect class="box" x=${drawing.middle[0] - 270} y=${drawing.middle[1] - 26} width="540" height="52" rx="9"/><text class="m" x=${drawing.middle[0]} y=${drawing.middle[1] + 6} text-anchor="middle">${drawing.middle_name}</text>`}
-    ${drawing.boxes.map(box => { const silent = !doc.hosts.find(one => one.name === box.host)?.answers; return html`<g key=${box.host}><rect class=${silent ? 'boxbad' : 'box'} x=${box.x - wide / 2} y=${box.y - high / 2} width=${wide} height=${high} rx="9"/><title>${box.host}</title><text class="m" style=${fitted(names[box.host], wide)} x=${box.x} y=${box.y} text-anchor="middle">${names[box.host]}</text><text class="s" style=${fitted(silent ? 'no answer' : box.words, wide)} x=${box.x} y=${box.y + 24} text-anchor="middle">${silent ? 'no answer' : box.words}</text></g>` })}</svg></div>`
+    ${drawing.boxes.map(box => { const silent = !doc.hosts.find(one => one.name === box.host)?.answers; const said = silent ? 'no answer' : box.words.length * 10 < wide ? box.words : box.words.split(', ').pop(); return html`<g key=${box.host}><rect class=${silent ? 'boxbad' : 'box'} x=${box.x - wide / 2} y=${box.y - high / 2} width=${wide} height=${high} rx="9"/><title>${box.host}</title><text class="m" style=${fitted(names[box.host], wide)} x=${box.x} y=${box.y} text-anchor="middle">${names[box.host]}</text><text class="s" style=${fitted(said, wide)} x=${box.x} y=${box.y + 24} text-anchor="middle">${said}</text></g>` })}</svg></div>`
 }
 
 const PARTS = { w: 'weights', k: 'KV cache', b: 'buffers and graphs', o: 'the rest', p: 'still to come' }
@@ -190,7 +190,9 @@ const sum = values => values.reduce((before, value) => before + value, 0)
 
 function Traffic({ doc, right, own, ask }) {
   const { step, series } = doc.history
+  // a group that is gone stays as long as the hour knows it
   const of = name => Object.entries(series).filter(([key]) => key.startsWith(`${name}/`)).map(([key, values]) => [key.slice(name.length + 1), values])
+    .filter(([key, values]) => doc.groups.some(one => one.name === key) || values.some(value => value !== null))
   const groups = of('running').map(([name]) => name)
   return html`<section id="traffic" aria-labelledby="h2t"><header><h2 id="h2t">Traffic</h2><span class="small soft">the last hour</span></header>
     <div class="charts"><${Chart} title="Tokens a second" lines=${of('tokens_per_second')} unit="" step=${step} whole=${sum}/><${Chart} title="Requests, running" lines=${of('running')} unit="" step=${step} whole=${sum}/><${Chart} title=${groups.length > 1 ? 'First token, slowest' : 'First token'} lines=${of('first_token')} unit=" s" step=${step} whole=${values => Math.max(...values)}/></div>
@@ -326,7 +328,7 @@ function Page() {
     <div class="right"><span class=${stale ? 'live old' : 'live'}><i></i><span>${duration(age)} ago</span></span><span class="key soft">${news.key}, may ${news.right}</span>
     <button type="button" class="quiet icon" onClick=${dark} aria-label="Light or dark">◐</button><button type="button" class="quiet" onClick=${() => leave('')}>Sign out</button></div></div></header>
   <main id="main">
-    ${stale && html`<section id="stale" class="fix tone-bad"><p role="alert"><b>No news from ${doc.host} for ${duration(age)}.</b> What you see is from ${clock(doc.time)}. ${sentence(news.problem)} The page asks again by itself; serving does not depend on it.</p></section>`}
+    ${stale && html`<section id="stale" class="fix tone-bad"><p role="alert"><b>No news from ${doc.host} for ${duration(age)}.</b> What you see is from ${clock(doc.time)}. ${sentence(news.problem)} The page asks again by itself.</p></section>`}
     ${pinned && group && group.name !== pinned && html`<section class="fix tone-warn"><p role="status"><b>${pinned}</b> is not a serving group of this cluster any more. <button type="button" class="quiet" onClick=${() => pin('')}>Understood</button></p></section>`}
     ${group ? html`<${Now} doc=${doc} group=${group} now=${head} pin=${pin} ask=${ask} stale=${stale}/>` : html`<section id="now"><h1>${WORDS.absent}</h1><p class="say">site.yml sets up what the inventory wants to be served.</p><${Command} text="ansible-playbook site.yml -i INVENTORY -K"/></section>`}
     <div class="cols"><div><${Hosts} doc=${doc}/><${Traffic} doc=${doc} right=${news.right} own=${news.key} ask=${ask}/></div>

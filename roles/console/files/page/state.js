@@ -111,7 +111,7 @@ export function halves(doc) {
     const cut = told.some(one => !one.up)
     const words = told.length ? pace(bytes) : null
     // both halves of a cable to a switch have their words in one place: the same is said once, others stand below
-    const text = cut ? '✕ no carrier' : words
+    const text = cut ? 'cut' : words
     const near = placed.filter(one => Math.abs(one.x - x) < 90 && Math.abs(one.high - high) < 18)
     if (!near.length) placed.push({ x, high, text })
     return { line, label: [x, near.length ? high + 18 : high, side], text: near.some(one => one.text === text) ? '' : text,
@@ -181,6 +181,9 @@ export function first(groups) {
   return [...groups].sort((a, b) => order.indexOf(verdict(a, 0).shape) - order.indexOf(verdict(b, 0).shape))[0]
 }
 
+/** What the driver calls what slows a GPU down, for people. */
+const SLOWED = new Map([['sw_power_cap', 'its limit of power'], ['hw_slowdown', 'heat or power'], ['sw_thermal_slowdown', 'heat'], ['hw_thermal_slowdown', 'heat'], ['hw_power_brake', 'its power supply']])
+
 /** What fails next on a host, or is amiss: sentences. */
 export function worries(host) {
   const found = []
@@ -189,7 +192,7 @@ export function worries(host) {
   if (host.disk && host.disk.left < LITTLE) found.push(`${host.name} has ${disk(host.disk.left)} left on the disk of the models; a start writes about 20 GB: playbooks/models.yml removes models`)
   const down = (host.links || []).filter(link => !link.up).map(link => link.netdev)
   if (down.length) found.push(`${host.name} has no carrier on ${list(down)}: look at the plugs at both ends`)
-  for (const gpu of host.gpus || []) if (gpu.slowed) found.push(`${host.name}: ${list(gpu.slowed)} slows GPU ${gpu.gpu} down`)
+  for (const gpu of host.gpus || []) if (gpu.slowed) found.push(`${host.name}: GPU ${gpu.gpu} is slowed down by ${list([...new Set(gpu.slowed.map(one => SLOWED.get(one) || one))])}`)
   if (host.firewall === false) found.push(`${host.name}: the firewall is not the wanted one: run site.yml`)
   if (host.gpus && !host.gpus.length) found.push(`${host.name} shows no GPU`)
   return found
