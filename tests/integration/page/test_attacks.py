@@ -169,7 +169,9 @@ def test_a_flood_of_polls_and_logs_reaches_the_process_once_a_second(
             thread.join(60)
     took = time.monotonic() - begun
     print(f"\n{len(answers)} answers, slowest completion {before:.3f} s, during the flood {during:.3f} s")
-    assert set(answers) == {200}
+    # what is beyond the limits of an address is refused
+    assert 200 in answers
+    assert set(answers) <= {200, 429}
     assert during < 5 * before + 1.0
     for path in ("/state", "/log?group="):
         assert 0 < asked.count(path) <= took + 2, (path, took)
