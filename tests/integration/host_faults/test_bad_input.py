@@ -73,8 +73,7 @@ OVERRIDE = {"enp1s0f0np0": "10.100.0.77/24"}
         ("2spark", {"fabric_mtu": 1279}, ("fabric_mtu", "1279", "from 1280 to 9216")),
         ("2spark", {"fabric_mtu": 9217}, ("fabric_mtu", "9217", "from 1280 to 9216")),
         ("2spark", {"fabric_topology": "ring"}, ("ring with 2 hosts", "for two hosts use direct")),
-        ("4spark", {"fabric_topology": "ring"}, ("ring with 4 hosts", "use switch")),
-        ("3spark", {"fabric_topology": "direct"}, ("direct with 3 hosts", "use ring or switch")),
+        ("3spark", {"fabric_topology": "direct"}, ("direct with 3 hosts", "use ring, line or switch")),
         (
             "2spark_2thor",
             {"fabric_topology": "switch", "fabric_cidr": "10.100.0.0/16"},

@@ -21,7 +21,7 @@ LOCK = "/run/sparkthor-controller.json"
 
 @pytest.fixture(scope="module")
 def pair(site):
-    return site("hf-two", "2spark", 15)
+    return site("hf-two", "2spark", 16)
 
 
 def holder(pair) -> dict[str, str]:

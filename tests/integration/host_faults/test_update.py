@@ -53,7 +53,7 @@ def versions(site: Site) -> dict[str, str]:
 
 def test_nothing_changes_before_somebody_agreed(hosts: Site) -> None:
     prepare(hosts)
-    run = hosts.play(*UPDATE, playbook="playbooks/update.yml")
+    run = hosts.play(*UPDATE, playbook="update.yml")
     assert run.rc != 0
     assert "update_acknowledged=true" in run.output
     head, first, second = hosts.hosts
@@ -65,7 +65,7 @@ def test_nothing_changes_before_somebody_agreed(hosts: Site) -> None:
 def test_one_hosts_failing_update_is_taken_back_and_stops_the_rest(hosts: Site) -> None:
     head, first, second = hosts.hosts
     prepare(hosts, broken=second)
-    run = hosts.play(*UPDATE, "-e", "update_acknowledged=true", playbook="playbooks/update.yml")
+    run = hosts.play(*UPDATE, "-e", "update_acknowledged=true", playbook="update.yml")
     assert run.rc != 0
     assert f"{second}: apt-get install ended with 100" in run.output, run.output
     assert versions(hosts) == {head: "1:1.0", first: "1:2.0", second: "1:1.0"}
@@ -81,7 +81,7 @@ def test_a_host_that_is_worse_afterwards_is_taken_back(hosts: Site) -> None:
         "ip link set enp1s0f0np0 down' > /dev/null 2>&1 &",
     )
     try:
-        run = hosts.play(*UPDATE, "-e", "update_acknowledged=true", playbook="playbooks/update.yml")
+        run = hosts.play(*UPDATE, "-e", "update_acknowledged=true", playbook="update.yml")
     finally:
         hosts.on(first, "ip link set enp1s0f0np0 up")
     assert run.rc != 0
@@ -91,9 +91,9 @@ def test_a_host_that_is_worse_afterwards_is_taken_back(hosts: Site) -> None:
 
 def test_all_hosts_are_updated_one_after_the_other(hosts: Site) -> None:
     prepare(hosts)
-    run = hosts.play(*UPDATE, "-e", "update_acknowledged=true", playbook="playbooks/update.yml")
+    run = hosts.play(*UPDATE, "-e", "update_acknowledged=true", playbook="update.yml")
     assert run.rc == 0, run.output
     assert set(versions(hosts).values()) == {"1:2.0"}
-    again = hosts.play(*UPDATE, playbook="playbooks/update.yml")
+    again = hosts.play(*UPDATE, playbook="update.yml")
     assert again.rc == 0, again.output
     assert "no host has an update" in again.output
