@@ -83,6 +83,11 @@ removed:
   returned: in all states but V(shown) and V(proven)
   type: list
   elements: dict
+kept_back:
+  description: Packages that stay although there is an update of them, as those that somebody holds do.
+  returned: in all states but V(shown) and V(proven)
+  type: list
+  elements: str
 reboots:
   description: Whether the host has to be rebooted after it.
   returned: in all states but V(shown) and V(proven)
@@ -151,6 +156,7 @@ def main() -> None:
         updates=plan.updates,
         new=plan.new,
         removed=plan.removed,
+        kept_back=plan.kept_back,
         reboots=plan.reboots or (changed and os.path.exists("/run/reboot-required")),
         **more,
     )

@@ -27,6 +27,10 @@ _APT = ("apt-get", "--quiet", "--assume-yes", "--option", "DPkg::Lock::Timeout=3
 _KEEP = ("--option", "Dpkg::Options::=--force-confdef", "--option", "Dpkg::Options::=--force-confold")
 _INST = re.compile(r"^Inst (\S+?)(?::(\w+))? (?:\[([^\]]+)\] )?\((\S+) ", re.MULTILINE)
 _REMV = re.compile(r"^(?:Remv|Purg) (\S+) \[([^\]]+)\]", re.MULTILINE)
+#: what stays although there is an update of it: held, or its update would break another one; the words of apt 2 and 3
+_KEPT_BACK = re.compile(
+    r"^(?:The following packages have been kept back|Not upgrading):\n((?: +\S.*\n?)+)", re.MULTILINE
+)
 #: packages after which the running kernel or driver is no longer the installed one
 _NEEDS_REBOOT = re.compile(
     r"^(?:linux-(?:image|modules)|nvidia-(?:driver|dkms|kernel|l4t)|libnvidia|nvidia-spark-grub)"
@@ -39,11 +43,13 @@ class UpdateError(Exception):
 
 @dataclass
 class Plan:
-    """What an update changes: ``{name, old, new}`` of each, names that come, ``{name, old}`` of those that go."""
+    """What an update changes: ``{name, old, new}`` of each, names that come, ``{name, old}`` of those that go, and the
+    names of those that stay although there is an update of them."""
 
     updates: list[dict[str, str]] = field(default_factory=list)
     new: list[dict[str, str]] = field(default_factory=list)
     removed: list[dict[str, str]] = field(default_factory=list)
+    kept_back: list[str] = field(default_factory=list)
 
     @property
     def former(self) -> list[tuple[str, str]]:
@@ -71,6 +77,7 @@ def parse(text: str) -> Plan:
         else:
             plan.new.append({"name": full, "new": new})
     plan.removed = [{"name": name, "old": old} for name, old in _REMV.findall(text)]
+    plan.kept_back = [name for found in _KEPT_BACK.findall(text) for name in found.split()]
     return plan
 
 

@@ -103,6 +103,7 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
         "updates": [{"name": str, "old": str, "new": str}],
         "new": [{"name": str, "new": str}],
         "removed": [{"name": str, "old": str}],
+        "kept_back": _LISTS,
         "reboots": bool,
         "no_way_back": _LISTS,
         "firmware": {str: str},

@@ -47,7 +47,21 @@ def lines(
         text.append("a host that fails its proof gets them back, and those after it stay as they are")
     else:
         text.append("no host has an update")
-    return [*text, *firmware_lines(plans, before)]
+    return [*text, *kept_back_lines(plans), *firmware_lines(plans, before)]
+
+
+def kept_back_lines(plans: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Packages that stay although there is an update of them: a host that holds some is updated in part."""
+    by_names: dict[tuple[str, ...], list[str]] = {}
+    for host, plan in plans.items():
+        if names := tuple(sorted(plan.get("kept_back") or ())):
+            by_names.setdefault(names, []).append(host)
+    return [
+        f"kept back on {', '.join(hosts)}: {', '.join(names[:NAMED])}"
+        f"{f' and {len(names) - NAMED} more' if len(names) > NAMED else ''}"
+        " (apt-mark showhold tells what is held, sudo apt-mark unhold NAME lets it go along)"
+        for names, hosts in by_names.items()
+    ]
 
 
 def firmware_lines(plans: Mapping[str, Mapping[str, Any]], before: Mapping[str, Mapping[str, Any]]) -> list[str]:

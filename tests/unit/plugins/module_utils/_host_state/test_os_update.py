@@ -91,6 +91,15 @@ def test_what_apt_would_do() -> None:
     assert not os_update.parse("Inst less [590-1] (590-2 Ubuntu [arm64])\n").reboots
 
 
+@pytest.mark.parametrize("words", ["The following packages have been kept back", "Not upgrading"])
+def test_what_is_kept_back_is_read(words: str) -> None:
+    """What an ASUS Ascent GX10 holds; the words of apt 2 and apt 3."""
+    held = "linux-headers-nvidia-hwe-24.04 linux-image-nvidia-hwe-24.04\n  linux-nvidia-hwe-24.04"
+    text = f"Calculating upgrade...\n{words}:\n  {held}\nThe following packages will be upgraded:\n  less\n{SIMULATED}"
+    assert os_update.parse(text).kept_back == held.split()
+    assert os_update.parse(SIMULATED).kept_back == []
+
+
 def test_an_update_and_its_way_back(tmp_path: Path) -> None:
     host, update = make(tmp_path)
     before = dict(host.installed)

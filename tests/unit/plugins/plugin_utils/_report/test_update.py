@@ -38,6 +38,13 @@ def test_workers_come_first_and_the_head_last() -> None:
     assert update.lines({"two": plan()}, [], {}) == ["no host has an update"]
 
 
+def test_a_host_that_holds_packages_is_named() -> None:
+    held = ["linux-nvidia-hwe-24.04", "linux-image-nvidia-hwe-24.04"]
+    found = update.lines({"a": plan(DRIVER), "b": plan(DRIVER, kept_back=held), "c": plan(kept_back=held)}, [], {})
+    (line,) = [line for line in found if line.startswith("kept back on ")]
+    assert line.startswith("kept back on b, c: linux-image-nvidia-hwe-24.04, linux-nvidia-hwe-24.04 (apt-mark showhold")
+
+
 def test_firmware_that_differs_is_named_and_never_written() -> None:
     plans = {
         "a": plan(firmware={"BIOS": "5.36_0ACUM027", "EC": "2.4"}),
