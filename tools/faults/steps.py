@@ -30,7 +30,12 @@ def install(site: Site, **arguments: Any) -> dict[str, Any]:
     for host in site.hosts:
         site.on(host, _INSTALL, _SOURCE.read_text(encoding="utf-8"))
     search = {"PYTHONPATH": _FOLDER}
-    return {"ray_node_env": search, "vllm_serve_env": search, "vllm_serve_args": {**arguments, "worker-cls": WORKER}}
+    return {
+        "ray_node_env": search,
+        "vllm_serve_env": search,
+        "vllm_serve_args": {**arguments, "worker-cls": WORKER},
+        "vllm_serve_acknowledged": ["worker-cls"],
+    }
 
 
 def set_step(site: Site, word: str, *hosts: str) -> None:
