@@ -61,6 +61,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster im
     plan_cluster,
     plan_parts,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_inventory import fabric_problems
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import (
     compare,
@@ -201,7 +202,7 @@ class ActionModule(ClusterAction):
             engine = runtime.Runtime(serving["runtime"], serving["runtime_why"])
             cluster["summary"] += f"; {serving['recipe']}: {serving['why']}"
         kinds = cluster["kinds"].values()
-        image = serving["image"] if serving else runtime.image(engine, kinds, "", runtime.IMAGE)
+        image = serving["image"] if serving else runtime.image(engine, kinds, "", registry.DEFAULT.image)
         starter = serving.get("executor") or executor.choose(head, engine, image, cluster).name
         cluster.update(runtime=engine.name, image=image, executor=starter)
         return warnings
@@ -568,7 +569,7 @@ class ActionModule(ClusterAction):
             engines = {host: versions for host, versions in asked.items() if versions}
             if different := compare_parity(engines):
                 raise AnsibleActionFail(
-                    "Ray was not touched. All nodes of a cluster need the same Python, Ray, vLLM and torch, but they "
+                    "Ray was not touched. All nodes of a cluster need the same Python, Ray, engine and torch, but they "
                     f"differ:\n{parity_table(engines, different)}\nRun the engine role on all hosts."
                 )
             return engines
@@ -584,7 +585,7 @@ class ActionModule(ClusterAction):
             )
         if shared:
             raise AnsibleActionFail(
-                "engine_requirements: the hosts of one cluster need the same Python, Ray, vLLM and torch, but they "
+                "engine_requirements: the hosts of one cluster need the same Python, Ray, engine and torch, but they "
                 f"differ:\n{parity_table(engines, shared)}\nUse locks with the same versions for all hosts, and "
                 "engine_python where the systems' Python differs."
             )

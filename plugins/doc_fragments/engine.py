@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    # What Ray and vLLM are installed from, as an environment or into an image.
+    # What the engine is installed from, as an environment or into an image.
     DOCUMENTATION = r"""
 options:
   requirements:
@@ -27,8 +27,8 @@ options:
   ray_version:
     description: Version of Ray that the lock must pin or the image must have, checked when given.
     type: str
-  vllm_version:
-    description: Version of vLLM that the lock must pin or the image must have, checked when given.
+  engine_version:
+    description: Version of the engine that the lock must pin or the image must have, checked when given.
     type: str
 """
 
@@ -60,8 +60,8 @@ options:
     default: 1
   calls:
     description:
-      - What the models that are served call of vLLM's libraries beside what every model does. A library that is called
-        must have kernels for the host's GPU; others that lack them are named in a warning.
+      - What the models that are served call of the engine's libraries beside what every model does. A library that is
+        called must have kernels for the host's GPU; others that lack them are named in a warning.
     type: list
     elements: str
     default: []

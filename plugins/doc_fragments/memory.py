@@ -19,51 +19,51 @@ options:
     default: 1
   dtype:
     description:
-      - The value of vLLM's C(--dtype).
+      - The value of C(--dtype).
       - V(auto) is the model's own, but V(bfloat16) for a model in 32 bits.
     type: str
     default: auto
   kv_cache_dtype:
     description:
-      - The value of vLLM's C(--kv-cache-dtype).
+      - The value of C(--kv-cache-dtype).
       - V(auto) is the dtype that the checkpoint asks for, else the model's own.
     type: str
     default: auto
   max_model_len:
     description:
       - Context length in tokens; the model's own limit if not given.
-      - V(auto) or V(-1) is the longest that fits, as vLLM takes it.
+      - V(auto) or V(-1) is the longest that fits.
     type: raw
   gpu_memory_utilization:
-    description: The share of C(MemTotal) that vLLM may take.
+    description: The share of C(MemTotal) that the engine may take.
     type: float
     default: 0.85
   max_num_seqs:
     description:
-      - Sequences that run at once (vLLM's C(--max-num-seqs)).
-      - If not given, the verdict asks for one, and graphs are planned as for vLLM's default on this O(kind).
+      - Sequences that run at once (C(--max-num-seqs)).
+      - If not given, the verdict asks for one, and graphs are planned as for the engine's default on this O(kind).
     type: int
   max_num_batched_tokens:
     description:
       - Tokens of one step, which decide the size of activations.
-      - If not given, vLLM's default on this O(kind), 2048 on a Spark and 8192 on a Thor.
+      - If not given, the engine's default on this O(kind), 2048 on a Spark and 8192 on a Thor.
     type: int
   enable_chunked_prefill:
     description: A prompt may be read in several steps. If not, one step takes at least O(max_model_len).
     type: bool
     default: true
   performance_mode:
-    description: The value of vLLM's C(--performance-mode); V(throughput) doubles what is not given of a step.
+    description: The value of C(--performance-mode); V(throughput) doubles what is not given of a step.
     type: str
   kind:
-    description: The platform that serves, by which vLLM chooses O(max_num_batched_tokens) and O(max_num_seqs).
+    description: The platform that serves, by which the engine chooses O(max_num_batched_tokens) and O(max_num_seqs).
     type: str
     default: spark
     choices: [spark, thor, generic]
   kv_cache_memory_bytes:
     description:
-      - A pinned KV cache (vLLM's C(--kv-cache-memory-bytes)) instead of O(gpu_memory_utilization).
-      - A number of bytes, or as vLLM takes it, such as V(8G).
+      - A pinned KV cache (C(--kv-cache-memory-bytes)) instead of O(gpu_memory_utilization).
+      - A number of bytes, or as the engine takes it, such as V(8G).
     type: raw
   enforce_eager:
     description: No captured graphs, so less overhead.
@@ -78,14 +78,14 @@ options:
     type: str
     default: auto
   layer_partition:
-    description: Layers of each stage (vLLM's E(VLLM_PP_LAYER_PARTITION)) instead of its rule.
+    description: Layers of each stage (E(VLLM_PP_LAYER_PARTITION)) instead of its rule.
     type: raw
   hf_overrides:
-    description: Changes to the model's C(config.json) (vLLM's C(--hf-overrides)), such as a longer context.
+    description: Changes to the model's C(config.json) (C(--hf-overrides)), such as a longer context.
     type: dict
   speculative_config:
     description:
-      - The value of vLLM's C(--speculative-config), a mapping or its JSON.
+      - The value of C(--speculative-config), a mapping or its JSON.
       - Layers of multi-token prediction are those of the model, as is DeepSeek V4's DSpark. Without O(draft_config) a
         drafter of its own is named and not counted.
     type: raw
@@ -104,12 +104,12 @@ options:
     type: bool
     default: true
   load_format:
-    description: The value of vLLM's C(--load-format); V(instanttensor) stages weights in memory that stays taken.
+    description: The value of C(--load-format); V(instanttensor) stages weights in memory that stays taken.
     type: str
     default: auto
   padded_heads:
     description:
-      - The engine pads heads to a multiple of O(tensor_parallel), as some images do and vLLM itself does not.
+      - The engine pads heads to a multiple of O(tensor_parallel), as some images do and engines themselves do not.
       - Each rank is then counted with the heads of the fullest one.
     type: bool
     default: false

@@ -11,7 +11,7 @@ version_added: 0.1.0
 short_description: Plan addresses, peers and environment of a cluster's fabric
 description:
   - Computes, from the inventory alone, which address each fabric port of each host gets, who is at the other end of
-    its cable, and which environment NCCL, Gloo, UCX, Open MPI, vLLM and Ray need on that host.
+    its cable, and which environment NCCL, Gloo, UCX, Open MPI, the engine and Ray need on that host.
   - The result depends on nothing but its arguments. Adding a host at the end of the list changes no existing address.
   - V(direct) and V(switch) cut O(cidr) in two, one subnet per half of the cage; host number i counted from 0 gets
     address i + 1 of each. V(ring) and V(line) have a subnet for each half of each cable; the V(p0) end of a cable gets

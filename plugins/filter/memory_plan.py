@@ -13,7 +13,7 @@ description:
   - Takes the parsed C(config.json) of a model and a split, and computes weights, KV cache and overhead of each rank.
   - Knows grouped-query and latent attention, hybrid models (linear attention, Mamba), sliding windows, nested
     C(text_config), quantized checkpoints and uneven pipeline stages.
-  - A field that is missing or a split that vLLM would refuse is an error that names the variable, the value and
+  - A field that is missing or a split that the engine would refuse is an error that names the variable, the value and
     the fix. A model that does not fit is a verdict, not an error.
 positional: _input
 extends_documentation_fragment:
@@ -88,16 +88,16 @@ _value:
       description: Memory beside weights and cache that is expected; C(overhead_parts) has it by cause.
       type: int
     max_num_batched_tokens:
-      description: Tokens of one step, as given or as vLLM chooses them.
+      description: Tokens of one step, as given or as the engine chooses them.
       type: int
     host_memory_parts:
       description: What the engine keeps in the head's memory beside its share, in bytes by cause.
       type: dict
     request_bytes_per_rank:
-      description: What vLLM asks of the cache for one request of O(max_model_len) tokens, padding included.
+      description: What the engine asks of the cache for one request of O(max_model_len) tokens, padding included.
       type: int
     kv_cache_tokens:
-      description: What vLLM will write as C(KV cache size), as O(vllm_version) counts it.
+      description: What the engine will write as C(KV cache size), as O(vllm_version) counts it.
       type: int
     kv_bytes_per_token:
       description: Bytes that one token adds to the cache of the whole model, before sharding.

@@ -10,10 +10,10 @@ short_description: A deployment by name, checked against the hosts that are to s
 version_added: 0.1.0
 author: sparkthor.cluster contributors (@sparkthor)
 description:
-  - Loads a recipe of this collection by name, or a recipe file by path (also one of the C(sparkrun) tool or of
-    the vLLM project, which is translated, naming the parts that have no counterpart).
-  - Applies the user's own variables, plans the split and the memory, and checks the arguments for the vLLM version
-    that will serve. Anything wrong is one error, before a host is changed.
+  - Loads a recipe of this collection by name, or a recipe file by path (also one of another tool or project, which is
+    translated, naming the parts that have no counterpart).
+  - Applies the user's own variables, plans the split and the memory, and checks the arguments for the version of the
+    recipe's engine that will serve. Anything wrong is one error, before a host is changed.
 positional: _input
 options:
   _input:
@@ -44,10 +44,10 @@ options:
     description: C(MemAvailable) in bytes, a number or a dictionary by host.
     type: raw
   version:
-    description: The vLLM version that will serve; the recipe's own if not given.
+    description: The engine's version that will serve; the recipe's own if not given.
     type: str
   table:
-    description: The option table of the installed vLLM, preferred to a shipped one.
+    description: The option table of the installed engine, preferred to a shipped one.
     type: dict
   config:
     description: The model's C(config.json) from disk, preferred to the recipe's fields.
@@ -119,7 +119,7 @@ _value:
       description: One line on the split.
       type: str
     args:
-      description: Checked arguments of C(vllm serve), without those that have fields of their own.
+      description: Checked arguments of the engine, without those that have fields of their own.
       type: dict
     environment:
       description: Environment of the engine.
@@ -157,17 +157,19 @@ from ansible.errors import AnsibleFilterError
 def recipe(name: str, hosts: list[str], **options: Any) -> dict[str, Any]:
     # imported here because Ansible loads every filter of a collection to find one of them, in each host's process
     from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
-    from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
+    from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.registry import planned_engine
+    from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import load
     from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 
     try:
-        return _recipe.resolve(name, hosts, **options)
+        loaded = load(name, base=options.get("base"), hosts=len(hosts))
+        return planned_engine(loaded["engine"]).plan(loaded, hosts, **options)
     except (RecipeError, SizingError) as error:
         raise AnsibleFilterError(f"recipe: {error}") from error
 
 
 class FilterModule:
-    """The filter's door to plugin_utils/_plan/recipe.py."""
+    """The filter's door to the plan of the recipe's engine."""
 
     def filters(self) -> dict[str, Any]:
         return {"recipe": recipe}

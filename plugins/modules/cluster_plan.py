@@ -21,9 +21,9 @@ description:
     halves of a cable, who is at its other end, MTU, RDMA, networks and routes that overlap the plan, two NICs in one
     subnet, netplan and NetworkManager settings by others, and whether hosts of one kind have the same kernel, driver,
     firmware and OS image.
-  - In the stage V(engine) it compares Python, Ray, vLLM, torch and the container image in the facts C(sparkthor_engine)
-    of all hosts of the play, and fails with a table if they differ. Ray refuses a node of another version, and ranks of
-    different versions fail with errors that do not name the reason.
+  - In the stage V(engine) it compares Python, Ray, engine, torch and the container image in the facts
+    C(sparkthor_engine) of all hosts of the play, and fails with a table if they differ. Ray refuses a node of another
+    version, and ranks of different versions fail with errors that do not name the reason.
   - In the stage V(usage) it prints where the API is, how the model is called, where the key lies, and a command that
     uses it. It belongs into the role vllm_serve, whose variables it reads.
   - In the stage V(chosen) it prints what the chosen model comes to on its hosts, and which recipes are faster there.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: engine_image
-short_description: Give a host the container image with Ray and vLLM
+short_description: Give a host the engine's container image, with Ray where it is needed
 version_added: 0.1.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
@@ -17,7 +17,7 @@ description:
   - With O(ray) an image that lacks Ray gets it once, pinned, as a derived image built on the host without a network.
     Packages the image has stay as they are; what it lacks of O(requirements) is added, as wheels for the image's
     Python.
-  - Writes O(config_path), from which the units run the containers of Ray and vLLM.
+  - Writes O(config_path), from which the units run the containers of Ray and the engine.
   - Returns the fact C(sparkthor_engine).
 extends_documentation_fragment:
   - sparkthor.cluster.internal
@@ -93,7 +93,7 @@ attributes:
 EXAMPLES = r"""
 - name: An image out of an archive
   sparkthor.cluster.engine_image:
-    archive: /srv/images/vllm-26.10.tar
+    archive: /srv/images/engine-26.10.tar
     requirements: "{{ inventory_dir }}/ray-cp312-aarch64.txt"
 
 - name: A pulled one

@@ -82,7 +82,7 @@ missing:
   type: list
   elements: str
 versions:
-  description: Versions of ray and vllm in the lock.
+  description: Versions of Ray and the engine in the lock.
   returned: as RV(target)
   type: dict
 """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: engine_venv
-short_description: Install Ray and vLLM on a host as a Python environment, without a network there
+short_description: Install the engine on a host as a Python environment, without a network there
 version_added: 0.1.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
@@ -48,7 +48,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Ray and vLLM in an environment
+- name: The engine in an environment
   sparkthor.cluster.engine_venv:
     requirements: "{{ inventory_dir }}/engine-cp312-aarch64.txt"
 """

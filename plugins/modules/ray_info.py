@@ -14,7 +14,7 @@ author:
 description:
   - Compares the Ray cluster that C(/etc/sparkthor/ray.json) describes with the one that runs. A node counts only if Ray
     lists it as ALIVE on its control address, with all its GPUs.
-  - The gate that vLLM's start waits for uses the same code (C(sparkthor_host ray-gate), see docs/ray.md).
+  - The gate that the engine's start waits for uses the same code (C(sparkthor_host ray-gate), see docs/ray.md).
   - If no Ray cluster runs, the module does not fail and returns RV(healthy=false). Every question has a time limit.
   - With O(before_start=true) it checks this host only, before its unit is touched - whether it has its control address
     and reaches the head's, whether the ports are free or held by Ray itself, whether the object store fits into the
@@ -206,7 +206,7 @@ obstacles:
   type: list
   elements: str
 versions:
-  description: Versions of Python, Ray, vLLM and torch in the engine; empty if it cannot be run.
+  description: Versions of Python, Ray and torch in the engine, and its own; empty if it cannot be run.
   returned: with O(before_start=true)
   type: dict
   sample: {python: 3.12.3, ray: 2.60.0, torch: 2.13.0, vllm: 0.32.0}

@@ -53,7 +53,7 @@ options:
     type: dict
     default: {}
   version:
-    description: The vLLM version whose options arguments are checked by. If not set, the newest that is known.
+    description: The engine's version whose options arguments are checked by. If not set, the newest that is known.
     type: str
   image:
     description: Image that V(export) writes, for a recipe that names none.

@@ -32,6 +32,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network import 
     netplan_others,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.registry import DEFAULT
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import BESIDE, ETC, Places
 from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, hub_card, models, push
@@ -43,13 +44,13 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     front,
     host_name,
     outlook,
-    recipe,
     recipe_export,
     recipe_fields,
     serving,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import shared_nic
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.teardown import TeardownSettings, plan_teardown
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_plan import resolve
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import usage
 
 from tests.unit import role_state
@@ -168,7 +169,7 @@ def a_teardown_takes_its_units(group: Places, _root: Path) -> bool:
 def a_teardown_takes_its_settings(group: Places, _root: Path) -> bool:
     taken = taken_back()
     gone = {str(item) for item in (*taken["absent"], *taken["restore"])}
-    paths = (group.config, group.vllm_config, group.environment)
+    paths = (group.config, f"{group.etc}/{DEFAULT.config}", group.environment)
     return all(path in gone or (f"{ETC}/{BESIDE}" in gone and path.startswith(f"{ETC}/{BESIDE}/")) for path in paths)
 
 
@@ -178,7 +179,7 @@ def evidence_asks_for_its_units(group: Places, root: Path) -> bool:
 
 
 def a_rollback_brings_its_command_back(group: Places, _root: Path) -> bool:
-    return group == Places() or fnmatch.fnmatchcase(group.vllm_config, kept.BESIDE)
+    return group == Places() or fnmatch.fnmatchcase(f"{group.etc}/{DEFAULT.config}", kept.BESIDE)
 
 
 GROUP_VISITORS = (
@@ -259,7 +260,7 @@ def an_exported_recipe_has_them(named: Any) -> list[str]:
 
 def the_command_for_people_has_them(named: Any) -> list[str]:
     data = {**MINIMAL, "model": "org/tiny", "served_model_name": named or ""}
-    return _flagged(recipe.resolve(data, ["a"], topology="lan")["command"])
+    return _flagged(resolve(data, ["a"], topology="lan")["command"])
 
 
 NAME_VISITORS = (
@@ -361,7 +362,7 @@ MODELS = ("org/tiny", "tiny", "/srv/tiny", "~/tiny", "org/tiny:Q4_K_M", "/srv/ti
 def it_may_be_served(name: str) -> bool:
     """Named by the inventory: a recipe may name no folder of the controller."""
     try:
-        recipe.resolve({**MINIMAL, "model": "org/other"}, ["a"], topology="lan", overrides={"model": name})
+        resolve({**MINIMAL, "model": "org/other"}, ["a"], topology="lan", overrides={"model": name})
     except recipe_fields.RecipeError:
         return False
     return True

@@ -12,7 +12,7 @@ SOURCES: dict[str, Any] = {
     "wheel_dir": {"type": "str"},
     "download": {"type": "bool", "default": True},
     "ray_version": {"type": "str"},
-    "vllm_version": {"type": "str"},
+    "engine_version": {"type": "str"},
 }
 #: an engine that is no lock but a few programs, and which engine it is
 PROGRAMS: dict[str, Any] = {

@@ -23,10 +23,12 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
     Pin,
     same_version,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.vllm_kernels import kernel_notes, kernel_problem
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import bounded_tar, foreign
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.base import EngineOnHost
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import SERVICE
 
 #: of images this collection made from others
 LABEL_BASE = "sparkthor.base"
@@ -70,8 +72,7 @@ libraries = of_package(package.submodule_search_locations[0]) if package else {}
 print("\n" + json.dumps({
     "libraries": libraries,
     "version": platform.python_version(), "machine": platform.machine(), "glibc": platform.libc_ver()[1],
-    "executable": sys.executable, "ray": shutil.which("ray") or "", "vllm": shutil.which("vllm") or "",
-    "sglang": shutil.which("sglang") or "",
+    "executable": sys.executable, **{name: shutil.which(name) or "" for name in ("ray", "vllm", "sglang")},
     "packages": names, "ray_problem": problem,
     "nccl_files": {path: read(path) for path in ("/etc/nccl.conf", "/root/.nccl.conf") if read(path)},
     "nccl_environment": {key: value for key, value in os.environ.items() if key.startswith("NCCL_")},
@@ -281,7 +282,7 @@ def check_ray(version: str, where: str, wanted: str = "") -> None:
 def check_probe(
     probe: Mapping[str, Any],
     where: str,
-    vllm_version: str = "",
+    engine_version: str = "",
     kind: str = "",
     calls: Collection[str] = (),
     engine: EngineOnHost = registry.DEFAULT,
@@ -296,14 +297,14 @@ def check_probe(
         raise EngineError(f"{where}: there is no {engine.title} in this image (no package and program named {name})")
     if engine is not registry.DEFAULT:
         return []
-    if vllm_version and not same_version(vllm_version, version):
+    if engine_version and not same_version(engine_version, version):
         raise EngineError(
-            f"engine_vllm_version is {vllm_version!r}, but {where} has vllm {version}: change one of the two."
+            f"engine_vllm_version is {engine_version!r}, but {where} has {name} {version}: change one of the two."
         )
     found = {name: cuda_kernels.Kernels(*map(tuple, each)) for name, each in (probe.get("libraries") or {}).items()}
-    if problem := cuda_kernels.problem(kind, version, found, calls):
+    if problem := kernel_problem(kind, version, found, calls):
         raise EngineError(f"{where}: its {problem}: choose an image that has them.")
-    return [f"{where}: {remark}" for remark in cuda_kernels.remarks(kind, version, found, calls)]
+    return [f"{where}: {remark}" for remark in kernel_notes(kind, version, found, calls)]
 
 
 def lacking(pins: Iterable[Pin], packages: Mapping[str, str]) -> list[Pin]:
@@ -342,7 +343,7 @@ def commands(probe: Mapping[str, Any], engine: EngineOnHost = registry.DEFAULT) 
     """How the engine's programs are called inside, by the service that runs them."""
     python = str(probe["executable"])
     ray = [str(probe["ray"])] if probe.get("ray") else [python, "-m", "ray.scripts.scripts"]
-    return {"python": [python], "ray": ray, "vllm": [str(probe[engine.program.partition(" ")[0]])]}
+    return {"python": [python], "ray": ray, SERVICE: [str(probe[engine.program.partition(" ")[0]])]}
 
 
 def nccl_findings(probe: Mapping[str, Any]) -> list[str]:

@@ -466,7 +466,7 @@ def _to_run(
         return "", {}, [], {}
     probe = host.probe(base.image, any(action.startswith(("load ", "pull ")) for action in actions))
     where, kind = target["image"], str(target.get("kind") or "")
-    remarks = _image.check_probe(probe, where, params["vllm_version"] or "", kind, params["calls"], engine)
+    remarks = _image.check_probe(probe, where, params["engine_version"] or "", kind, params["calls"], engine)
     chosen, request = with_steps(host, target, check, base, actions)
     if request or chosen is None:
         return "", probe, remarks, request

@@ -17,8 +17,11 @@ from urllib.parse import quote
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_json, write_atomic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 
 RAY_MINIMUM = "2.54"
+#: what a lock of Python packages pins; other engines come as images or programs
+LOCKED = registry.DEFAULT.name
 MARKER = ".sparkthor-engine.json"
 
 
@@ -173,14 +176,13 @@ def same_version(wanted: str, found: str) -> bool:
     return "+" not in wanted and found.split("+")[0] == wanted
 
 
-def check_lock(pins: Sequence[Pin], source: str, ray_version: str = "", vllm_version: str = "") -> dict[str, str]:
-    """The lock must hold what the rest of the collection relies on. Returns the versions of ray and vllm."""
+def check_lock(pins: Sequence[Pin], source: str, ray_version: str = "", engine_version: str = "") -> dict[str, str]:
+    """The lock must hold what the rest of the collection relies on. Returns the versions of Ray and the engine."""
     versions = {pin.name: pin.version for pin in pins}
-    vllm = versions.get("vllm")
-    for name in ("ray", "vllm", "uv"):
+    for name in ("ray", LOCKED, "uv"):
         if name not in versions:
             raise EngineError(
-                f"{source}: {name} is not pinned in it. The engine's lock must pin ray, vllm and uv "
+                f"{source}: {name} is not pinned in it. The engine's lock must pin ray, {LOCKED} and uv "
                 "(uv installs the rest, and comes out of its own wheel)."
             )
     if release(versions["ray"]) < release(RAY_MINIMUM):
@@ -190,13 +192,13 @@ def check_lock(pins: Sequence[Pin], source: str, ray_version: str = "", vllm_ver
         )
     for variable, name, wanted in (
         ("engine_ray_version", "ray", ray_version),
-        ("engine_vllm_version", "vllm", vllm_version),
+        ("engine_vllm_version", LOCKED, engine_version),
     ):
         if wanted and not same_version(wanted, versions[name]):
             raise EngineError(
                 f"{variable} is {wanted!r}, but {source} pins {name}=={versions[name]}: change one of the two."
             )
-    return {"ray": versions["ray"], "vllm": str(vllm)}
+    return {name: versions[name] for name in ("ray", LOCKED)}
 
 
 class Engine(NamedTuple):
@@ -204,13 +206,13 @@ class Engine(NamedTuple):
 
     source: str
     pins: list[Pin]
-    versions: dict[str, str]  # of ray and vllm
+    versions: dict[str, str]  # of Ray and the engine
 
 
-def read_engine(path: str, ray_version: str = "", vllm_version: str = "") -> Engine:
+def read_engine(path: str, ray_version: str = "", engine_version: str = "") -> Engine:
     """Read and check a lock on the controller; raises EngineError that names the file and the line."""
     pins = read_lock(path, "engine_requirements")
-    return Engine(path, pins, check_lock(pins, path, ray_version, vllm_version))
+    return Engine(path, pins, check_lock(pins, path, ray_version, engine_version))
 
 
 class Wheel(NamedTuple):
@@ -400,7 +402,8 @@ def versions_across(facts: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, d
         if engine.get("image_id"):
             engines[host]["image"] = engine["image_id"].removeprefix("sha256:")[:12]
     # libraries of one vendor's wheels are named by its CUDA; only what speaks across hosts must agree
-    return engines, [name for name in compare_parity(engines) if name in ("python", "ray", "vllm", "torch", "image")]
+    spoken = ("python", "ray", *registry.ENGINES, "torch", "image")
+    return engines, [name for name in compare_parity(engines) if name in spoken]
 
 
 def parity_table(hosts: Mapping[str, Mapping[str, str]], names: Sequence[str]) -> str:

@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import cuda_kernels, program_kernels
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import (
+    LOCKED,
     MARKER,
     EngineError,
     canonical,
@@ -43,6 +44,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
     uv_wheel,
     wheel_lines,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.vllm_kernels import kernel_notes, kernel_problem
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.deadline import lock
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import write_atomic
@@ -83,7 +85,7 @@ class WantedVenv(NamedTuple):
     python: str  # interpreter to build with: a name or a path
     python_minor: str  # "3.11": what the wheels were chosen for
     kind: str = ""  # of the host: what its GPU needs
-    calls: tuple[str, ...] = ()  # what the model calls of vLLM's libraries (cuda_kernels)
+    calls: tuple[str, ...] = ()  # what the model calls of the engine's libraries
 
 
 def wanted_of(params: Mapping[str, Any], wheels: Mapping[str, str]) -> WantedVenv:
@@ -409,7 +411,7 @@ def build(wanted: WantedVenv, wheel_dir: str, run: Runner, timeout: float) -> st
     marker = {
         "libraries": libraries,
         "digest": wanted.digest,
-        # one that was installed anew has the same digest, and vLLM is restarted where this file differs
+        # one that was installed anew has the same digest, and what serves is restarted where this file differs
         "folder": os.path.basename(target),
         "minor": wanted.python_minor,
         "python": interpreter["version"],
@@ -421,7 +423,7 @@ def build(wanted: WantedVenv, wheel_dir: str, run: Runner, timeout: float) -> st
 
 
 def _libraries(venv: str, minor: str) -> dict[str, cuda_kernels.Kernels]:
-    package = os.path.join(site_packages(venv, minor), "vllm")
+    package = os.path.join(site_packages(venv, minor), LOCKED)
     return program_kernels.kernels_of(venv) or cuda_kernels.of_package(package)
 
 
@@ -448,19 +450,19 @@ def kernel_remarks(wanted: WantedVenv, folder: str) -> list[str]:
 def _check_kernels(wanted: WantedVenv, kernels: Mapping[str, Any]) -> list[str]:
     """What is to be said of the kernels of each library; refuses what cannot serve the model on this host."""
     found = {name: cuda_kernels.Kernels(*map(tuple, each)) for name, each in kernels.items()}
-    version = wanted.pins.get("vllm", "")
+    version = wanted.pins.get(LOCKED, "")
     if not version:
         if unfit := program_kernels.unfit(wanted.kind, found):
             raise EngineError(unfit)
         return program_kernels.slow(wanted.kind, found)
-    if problem := cuda_kernels.problem(wanted.kind, version, found, wanted.calls):
+    if problem := kernel_problem(wanted.kind, version, found, wanted.calls):
         device = cuda_kernels.DEVICES[wanted.kind]
         raise EngineError(
             f"{problem}. Give engine_requirements a build with CUDA 13 kernels for it, or a wheel built on the host "
             f'with TORCH_CUDA_ARCH_LIST="{device // 10}.{device % 10}" in engine_wheel_dir. The engine in use was left '
             "as it is."
         )
-    return cuda_kernels.remarks(wanted.kind, version, found, wanted.calls)
+    return kernel_notes(wanted.kind, version, found, wanted.calls)
 
 
 def _check_libraries(venv: str, minor: str, run: Runner) -> None:
@@ -488,7 +490,7 @@ def missing_libraries(venv: str, minor: str, run: Runner) -> dict[str, str]:
         os.path.join(site, "ray", "core", "src", "ray", "raylet", "raylet"),
     ]
     with contextlib.suppress(OSError):
-        package = os.path.join(site, "vllm")
+        package = os.path.join(site, LOCKED)
         wanted += [os.path.join(package, name) for name in sorted(os.listdir(package)) if name.endswith(".so")]
     wanted += program_kernels.programs_of(venv)
     missing: dict[str, str] = {}

@@ -146,7 +146,7 @@ class Collector(RankReader):
         """Our own files, masked: the controller parses them, since a host may lack a YAML parser."""
         texts = {}
         own = [one.config for one in registry.ENGINES.values() if one.config]
-        for name in ("fabric.env", *own, "vllm.env", "ray.env", "engine.env", "serving.json", "ray.json"):
+        for name in ("fabric.env", *own, f"{places.SERVICE}.env", "ray.env", "engine.env", "serving.json", "ray.json"):
             text = self.read(f"/etc/sparkthor/{name}", 64_000)
             if text is not None:
                 texts[name] = self.mask(text)

@@ -45,7 +45,7 @@ def read(patterns: Iterable[str], root: str) -> tuple[list[dict[str, Any]], bool
                 {
                     "name": name,
                     "path": _shown(folder, root),
-                    # vllm.yaml names one of them
+                    # the engine's configuration names one of them
                     "folders": [_shown(os.path.join(place, item), root) for item in revisions],
                     "files": number,
                     "broken": broken[:20],

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Versions of Ray, vLLM, NCCL and drivers, as far as "at least" needs them."""
+"""Versions of Ray, engines, NCCL and drivers, as far as "at least" needs them."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Memory that arguments take beside weights and cache: buffers of adapters, and what an engine keeps in host memory.
 
-On unified memory there is one memory: what vLLM calls the host's is what its share of the GPU's leaves.
+On unified memory there is one memory: what the engine calls the host's is what its share of the GPU's leaves.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ARGUMENTS = (
     *("enable-lora", "max-loras", "max-lora-rank", "max-cpu-loras", "fully-sharded-loras"),
     *("kv-offloading-size", "cpu-offload-gb", "mm-processor-cache-gb", "engram-config"),
 )
-#: vLLM's defaults: adapters at once, their rank, and GiB of processed images, kept by two processes of the head
+#: the engine's defaults: adapters at once, their rank, and GiB of processed images, kept by two processes of the head
 _LORAS, _RANK, _IMAGES, _KEPT_BY = 1, 16, 4, 2
 #: adapters are kept in 16 bits
 _WIDTH = 2
@@ -62,7 +62,7 @@ def _matrices(layer: Layer, shape: Shape, tensor: int) -> Iterator[tuple[int, in
 def adapters(given: Mapping[str, Any], shape: Shape, stages: tuple[int, ...], tensor: int) -> int:
     """Bytes of the buffers for adapters on the fullest rank; 0 without ``enable-lora``.
 
-    vLLM makes them at the start for each adapter at once, of the full rank and for every matrix, experts as well
+    The engine makes them at the start for each adapter at once, of the full rank and for every matrix, experts as well
     (0.32, lora/layers): the half that reads is whole on each rank, the half that writes divides.
     """
     if not given.get("enable-lora"):

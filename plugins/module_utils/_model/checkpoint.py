@@ -23,7 +23,7 @@ _PART = re.compile(r"(.*)-\d{5}-of-(\d{5})\.safetensors")
 #: the index of a checkpoint, and that of Mistral's own form
 INDEXES = ("model.safetensors.index.json", "consolidated.safetensors.index.json")
 
-#: what else weights come in; vLLM or the plan cannot read them
+#: what else weights come in; the engine or the plan cannot read them
 _OTHER_FORMS = frozenset({".gguf", ".bin", ".pt", ".pth", ".onnx", ".h5", ".msgpack", ".tflite"})
 SAFETENSORS_FIX = "Choose the original or a quantized checkpoint in safetensors."
 
@@ -170,7 +170,7 @@ def read_model_folder(path: str) -> tuple[dict[str, Any], dict[str, int]]:
 def index_remark(path: str) -> str:
     """What is worth saying of a model in several files without an index; empty of any other.
 
-    vLLM loads every file that is there, so the plan counts them all, but nobody can tell what belongs together.
+    The engine loads every file that is there, so the plan counts them all, but nobody can tell what belongs together.
     """
     index_path = _index_of(path)
     files = [] if os.path.isfile(index_path) else _weight_files(path)

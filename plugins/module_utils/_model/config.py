@@ -133,7 +133,7 @@ def _with_class_defaults(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The config as vLLM's ``--hf-overrides`` changes it: parts of a nested config by field, all else as a whole."""
+    """The config as ``--hf-overrides`` changes it: parts of a nested config by field, all else as a whole."""
     changed = dict(config)
     for name, value in (overrides or {}).items():
         former = changed.get(name)
@@ -154,7 +154,7 @@ def stored_dtype(config: Mapping[str, Any]) -> str:
 
 
 def run_dtype(config: Mapping[str, Any], asked: str = "auto") -> str:
-    """The dtype that vLLM computes in: the one asked for, else the model's, but half of it where that is float32."""
+    """The dtype that the engine computes in: the one asked for, else the model's, but half of it for float32."""
     name = asked.strip().lower()
     if name == "auto":
         name = stored_dtype(config)
@@ -182,7 +182,7 @@ def is_latent(config: Mapping[str, Any]) -> bool:
 
 
 def kv_from_checkpoint(quant: Mapping[str, Any]) -> str | None:
-    """The KV dtype that a quantized checkpoint asks for, which vLLM obeys when asked for `auto`."""
+    """The KV dtype that a quantized checkpoint asks for, which the engine obeys when asked for `auto`."""
     scheme = quant.get("kv_cache_scheme")
     if isinstance(scheme, Mapping) and scheme.get("num_bits") == 8:
         return "fp8" if scheme.get("type", "float") == "float" else "int8"
@@ -240,7 +240,7 @@ def block_size(config: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 def max_context(config: Mapping[str, Any]) -> int | None:
-    """The longest context the model's positions allow, the way vLLM derives it, or None if it has no limit."""
+    """The longest context the model's positions allow, the way the engine derives it, or None if it has no limit."""
     text = text_config(config)
     limit = first_of(
         text,

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tokens of a step and sequences at once that vLLM takes where nobody names them, by the platform that serves.
+"""Tokens of a step and sequences at once that the engine takes where nobody names them, by the platform that serves.
 
 vLLM chooses by what the driver says of the GPU's memory (0.32, EngineArgs.get_batch_defaults and what follows it). NVML
 of a Spark tells nothing of unified memory, so a GB10 counts as a small GPU. A Thor has no NVML: torch tells its memory,

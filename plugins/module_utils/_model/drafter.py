@@ -22,7 +22,7 @@ _PREDICTION_LAYERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_
 _WITHOUT_CACHE = ("medusa", "mlp_speculator")
 #: the method of a drafter that is an ordinary model
 _PLAIN = "draft_model"
-#: what vLLM makes blocks of attention beside states a multiple of
+#: what the engine makes blocks of attention beside states a multiple of
 _BLOCKS = 16
 #: DeepSeek V4's DSpark is in the model's own checkpoint, under mtp.*: its layers where no field says how many, and the
 #: tokens of a block (vLLM 0.32, deepseek_v4/nvidia/dspark.py and config/speculative.py)
@@ -169,7 +169,7 @@ def _ring_risk(text: Mapping[str, Any], tokens: int) -> str:
     sound = [number for number in range(1, _BLOCKS) if _BLOCKS % ring(number) == 0]
     return (
         f"drafting {tokens} tokens makes a ring of {ring(tokens)} entries, which must divide a block of attention (a "
-        f"multiple of {_BLOCKS} tokens), else vLLM ends at its start; num_speculative_tokens of "
+        f"multiple of {_BLOCKS} tokens), else the engine ends at its start; num_speculative_tokens of "
         f"{', '.join(str(number) for number in sound)} always does"
     )
 

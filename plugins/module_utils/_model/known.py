@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which models the plan knows, and what their classes in vLLM do that no field of config.json says."""
+"""Which models the plan knows, and what their classes in the engine do that no field of config.json says."""
 
 from __future__ import annotations
 

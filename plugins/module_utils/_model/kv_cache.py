@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What each layer caches on one rank, by `--kv-cache-dtype`, as vLLM's own specifications have it."""
+"""What each layer caches on one rank, by `--kv-cache-dtype`, as the engine's own specifications have it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.pool impo
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import Shape
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError, dtype_bytes
 
-#: KV dtype of vLLM -> (bytes per element, extra bytes per cached head vector for its scale).
+#: KV dtype -> (bytes per element, extra bytes per cached head vector for its scale).
 _KV_DTYPES: dict[str, tuple[Fraction, int]] = {
     "float32": (Fraction(4), 0),
     "float16": (Fraction(2), 0),
@@ -183,7 +183,7 @@ def layer_state_bytes(layer: Layer, shape: Shape, tensor: int = 1, drafted: int 
 
 
 def common_block(shape: Shape, caches: Sequence[Cache], latent_block: int = 64) -> int:
-    """Tokens of a block, as vLLM chooses it: with states, so many that a page of attention holds a state."""
+    """Tokens of a block, as the engine chooses it: with states, so many that a page of attention holds a state."""
     if shape.compressed:
         return 256
     if any(layer.index_wide and not layer.waiting_key for layer in shape.layers):

@@ -373,7 +373,7 @@ def _cache(
         _length(shape, asked.max_model_len),
         str(asked.mamba_ssm_cache_dtype or "auto"),
         drafter,
-        # vLLM keeps no copies of the states of models that have nothing else
+        # the engine keeps no copies of the states of models that have nothing else
         Request(
             in_flight,
             drafter.tokens,
@@ -477,7 +477,7 @@ def _per_window(caches: Sequence[Cache], in_flight: int, length: int) -> int:
 
 
 def _fitted(asked: Options, cache: _Cache, ranks: list[Rank]) -> tuple[_Cache, list[Rank]]:
-    """The length that vLLM takes for `auto` or -1: the longest that fits, at most the model's own."""
+    """The length that the engine takes for `auto` or -1: the longest that fits, at most the model's own."""
     found = [tokens for tokens in (rank.tokens() for rank in ranks) if tokens is not None]
     open_length = asked.max_model_len in ("auto", -1, "-1")
     if not open_length or any(rank.budget is None for rank in ranks) or not found or min(found) < 1:
@@ -525,7 +525,7 @@ def _cache_sizes(cache: _Cache, made: Pool, ranks: Sequence[Rank], version: tupl
 
 
 def _reported_tokens(made: Pool, ranks: Sequence[Rank], length: int, version: tuple[int, ...] | None) -> int | None:
-    """What the planned release of vLLM writes as "KV cache size: N tokens"."""
+    """What the planned release writes as "KV cache size: N tokens"."""
     blocks = usable_blocks(ranks)
     if blocks is None or not made.groups:
         return None

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Memory of a rank beside weights and cache: what is expected, and how much more some boots take.
 
-vLLM measures it at each start: what free memory fell by, the peak of one step with the most tokens, and the graphs that
-it will capture. Which part each argument has follows from vLLM's source; how large a part is, from measured starts
-(docs/developers.md). On unified memory the host's own part counts as well, and two boots of the same host differ.
+The engine measures it at each start: what free memory fell by, the peak of one step with the most tokens, and the
+graphs that it will capture. Which part each argument has follows from its source; how large a part is, from measured
+starts (docs/developers.md). On unified memory the host's own part counts as well, and two boots of the same host differ.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GIB = 1024**3
 RUNTIME = int(2.0 * GIB)
 #: NCCL's buffers and those of a custom all-reduce, with more than one rank.
 LINKS = int(1.0 * GIB)
-#: Graphs: what vLLM estimates before it captures any, for each size up to the sequences that run at once.
+#: Graphs: what the engine estimates before it captures any, for each size up to the sequences that run at once.
 GRAPHS = int(1.0 * GIB)
 GRAPH_SEQUENCES = 256
 #: Copies of the widest tensors of a layer that live at once.
@@ -29,7 +29,7 @@ LIVE = 2.0
 LOGITS = 4
 #: Experts kept whole on a rank: buffers of every expert's tokens.
 EXPERTS = int(7.0 * GIB)
-#: Loaders that stage weights outside of what vLLM frees afterwards.
+#: Loaders that stage weights outside of what the engine frees afterwards.
 LOADERS = {"instanttensor": int(4.4 * GIB)}
 #: How far a boot may stray from what is expected, as a share of the cache.
 SPREAD = 0.12

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pool of blocks that vLLM makes of a model's caches, and what one request takes of it.
+"""The pool of blocks that the engine makes of a model's caches, and what one request takes of it.
 
 vLLM gives every cache pages of equal size, puts caches of one kind into groups that share a block table, and hands out
 blocks: one block is a page of each cache of a group, and as large as the largest group. So padding counts, a window
@@ -101,7 +101,7 @@ class Pool:
 
 
 def make_pool(caches: Sequence[Cache], common: int, request: Request, packed: bool = False) -> Pool:
-    """Groups as vLLM makes them, from the caches of all stages in the order of layers."""
+    """Groups as the engine makes them, from the caches of all stages in the order of layers."""
     given = [replace(cache, block=cache.block or common) for cache in caches]
     if not given:
         return Pool((), request)

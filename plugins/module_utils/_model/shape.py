@@ -82,7 +82,7 @@ class Shape:
     #: width of the vision tower; copies of the residual that run side by side
     vision_width: int = 0
     streams: int = 1
-    stored_dtype: str = "bfloat16"  # of the checkpoint; vLLM may compute in another one
+    stored_dtype: str = "bfloat16"  # of the checkpoint; the engine may compute in another one
     expert_dtype: str = ""  # where experts are stored otherwise than the rest (DeepSeek V4: fp4)
 
     @property
@@ -177,7 +177,7 @@ def _tables(text: Mapping[str, Any], hidden: int) -> dict[str, Any]:
 
 
 def _ssm_dtype(text: Mapping[str, Any]) -> Any:
-    """The dtype of a recurrent state: the config's, or what vLLM takes without one; "" is the model's own."""
+    """The dtype of a recurrent state: the config's, or what the engine takes without one; "" is the model's own."""
     kimi = isinstance(text.get("linear_attn_config"), Mapping)
     default = "float32" if kimi or text.get("model_type") == "nemotron_h" else ""
     return first_of(text, ("mamba_ssm_cache_dtype", "mamba_ssm_dtype")) or default

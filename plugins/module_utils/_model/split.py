@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Splitting a model over ranks by vLLM's rules: layers over pipeline stages, heads over tensor-parallel ranks."""
+"""Splitting a model over ranks by an engine's rules: layers over pipeline stages, heads over tensor-parallel ranks."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
 
 
 def split_layers(num_layers: int, pipeline_parallel: int, partition: Sequence[int] | str | None = None) -> list[int]:
-    """Layers of each pipeline stage, by vLLM's rule.
+    """Layers of each pipeline stage, by the engine's rule.
 
     What does not divide goes, one layer each, to the stages before the last one, backwards: the last stage
-    already carries the output head. VLLM_PP_LAYER_PARTITION overrides the rule; pass it as `partition`.
+    already carries the output head. `partition` overrides the rule.
     """
     layers = as_int("num_hidden_layers", num_layers)
     stages = as_int("pipeline_parallel", pipeline_parallel)
@@ -56,7 +56,7 @@ def stages_of(shape: Shape, pipeline_parallel: int, partition: Sequence[int] | s
 
 
 def check_split(shape: Shape, tensor_parallel: int) -> None:
-    """Stop a tensor split that vLLM would refuse after its imports: heads and KV heads must divide."""
+    """Stop a tensor split that an engine would refuse after its imports: heads and KV heads must divide."""
     size = tensor_parallel
     if shape.heads and shape.heads % size:
         raise SizingError(

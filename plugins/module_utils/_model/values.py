@@ -51,7 +51,7 @@ def as_fraction(variable: str, value: Any) -> float:
 
 
 def parse_length(variable: str, value: Any) -> int:
-    """A number as vLLM reads it: 32768, 32k (thousands) or 32K (1024s)."""
+    """A number as an engine reads it: 32768, 32k (thousands) or 32K (1024s)."""
     if isinstance(value, str):
         match = re.fullmatch(r"(\d{1,30}(?:\.\d{1,30})?)([kKmMgGtT])", value.strip())
         if match:

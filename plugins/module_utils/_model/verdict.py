@@ -53,7 +53,7 @@ class Rank:
         return free if self.pinned else free - spread(free)
 
     def sequence(self, length: int) -> int:
-        """What vLLM asks for one request; one block of the pool is never handed out."""
+        """What the engine asks for one request; one block of the pool is never handed out."""
         return self.pool.bytes(self.stage, length) + self.pool.block_bytes(self.stage)
 
     def tokens(self, free: int | None = None) -> int | None:
@@ -147,7 +147,7 @@ def _judged(
         short = least.sequence(length) - least.surely
         reasons.append(
             f"{name}: boots differ, and one that takes more leaves {gib(least.surely)} of cache, {gib(short)} less "
-            f"than one sequence of {length} tokens needs; vLLM would then refuse to start."
+            f"than one sequence of {length} tokens needs; the engine would then refuse to start."
         )
         suggestions = _lower(least, length, utilization, asked)
     concurrent = concurrent_sequences(ranks, length)
@@ -236,7 +236,7 @@ def _shortages(rank: Rank, name: str, length: int, utilization: float, pinned: i
     wanted = int(memory * utilization) if pinned is None else budget
     if rank.available is not None and rank.available < wanted:
         shortages.append(
-            f"{name}: {gib(rank.available)} of memory is available now and vLLM wants {gib(wanted)} "
+            f"{name}: {gib(rank.available)} of memory is available now and the engine wants {gib(wanted)} "
             f"({utilization:.2f} of {gib(memory)}): stop what holds memory, or drop the page cache."
         )
     return shortages

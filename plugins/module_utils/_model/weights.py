@@ -27,8 +27,8 @@ _QUANT_BYTES = {
 }
 
 
-#: MXFP4 experts of gpt-oss are padded for the kernel that vLLM prefers on sm_12x (Marlin): of each matrix the width of
-#: an expert on a rank, and that of the model
+#: MXFP4 experts of gpt-oss are padded for the kernel that the engine prefers on sm_12x (Marlin): of each matrix the
+#: width of an expert on a rank, and that of the model
 _PADDED_TYPES, _PADDED_WIDTH, _PADDED_HIDDEN = ("gpt_oss",), 128, 256
 
 
@@ -219,7 +219,7 @@ def estimate_weights(
 
 
 def loaded_share(shape: Shape, size: int) -> Fraction:
-    """What a byte of a checkpoint of `size` takes in memory, as vLLM turns numbers into its own dtype."""
+    """What a byte of a checkpoint of `size` takes in memory, as the engine turns numbers into its own dtype."""
     change = Fraction(dtype_bytes("dtype", shape.dtype), dtype_bytes("dtype", shape.stored_dtype))
     if change == 1 or shape.quantization != "none":
         return Fraction(1)

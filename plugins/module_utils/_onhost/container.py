@@ -1,8 +1,8 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# runs on the host without Ansible, in the units of Ray and vLLM:
+# runs on the host without Ansible, in the units of Ray and the engine:
 # pylint: disable=ansible-bad-function
-"""How the units of Ray and vLLM run an engine that comes in a container image.
+"""How the units of Ray and the engine run one that comes in a container image.
 
 systemd owns what runs: the unit's process is the Docker client, attached, with no restart policy in Docker. A client
 that was killed leaves its container behind, so a container is removed by name before each start and after each end of
@@ -55,7 +55,7 @@ OF_THE_UNIT = (
 OF_A_RANK = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "PYTHONUNBUFFERED")
 
 #: what units run: Ray, and the engine of the host's own group or of one beside it
-_SERVICE = re.compile(r"ray|vllm(?:-[a-z][a-z0-9_]*)?")
+_SERVICE = re.compile(rf"ray|{places.SERVICE}(?:-[a-z][a-z0-9_]*)?")
 
 #: (argv, seconds) -> (exit status, stdout, stderr)
 Runner = Callable[[Sequence[str], float], "tuple[int, str, str]"]
@@ -294,7 +294,7 @@ def run_arguments(
     if credentials:
         argv += bind(credentials, read_only=True)
     argv += ["--workdir", str(of_service.get("directory") or "/"), *(str(word) for word in config.get("options") or [])]
-    # Docker has no option for the umask, and the front proxy's user reaches vLLM's socket by its group
+    # Docker has no option for the umask, and the front proxy's user reaches the engine's socket by its group
     argv += ["--entrypoint", "/bin/sh", config["image"], "-c", 'umask "$0" && exec "$@"', str(of_service["umask"])]
     return [*argv, *config["commands"][service.partition("-")[0]], *arguments]
 
@@ -310,7 +310,7 @@ def _access(
 ) -> list[str]:
     """What every container of the engine has of the host: whoever measures measures with the same."""
     uid, gid, further = ids
-    # Host network and IPC as NCCL and Ray want them; the process namespace because Ray's node and vLLM, each in a
+    # Host network and IPC as NCCL and Ray want them; the process namespace because Ray's node and the engine, each in a
     # container of its own, know each other by process number.
     argv = ["--network", "host", "--ipc", "host", "--pid", "host", "--userns", "host"]
     argv += ["--user", f"{uid}:{gid}"]
@@ -518,8 +518,8 @@ def ask_arguments(
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     usage = (
-        "usage: sparkthor_host container run|show ray|vllm[-GROUP] ARGUMENTS…, rank ARGUMENTS…, "
-        "remove ray|vllm[-GROUP]|rank, python ARGUMENTS…"
+        f"usage: sparkthor_host container run|show ray|{places.SERVICE}[-GROUP] ARGUMENTS…, rank ARGUMENTS…, "
+        f"remove ray|{places.SERVICE}[-GROUP]|rank, python ARGUMENTS…"
     )
     try:
         if len(words) >= 2 and words[0] in ("run", "show") and _SERVICE.fullmatch(words[1]):

@@ -41,7 +41,7 @@ class HostVersions(files.Below):
         self._run = run
 
     def engine(self) -> dict[str, str]:
-        """What Ray and vLLM are run from here: a virtual environment and its folder, or a container."""
+        """What the engine is run from here: a virtual environment and its folder, or a container."""
         # the first is removed when Ray becomes the executor, the second stays when it is no longer
         for path, key in (("/etc/sparkthor/group.json", "command"), ("/etc/sparkthor/ray.json", "engine")):
             words = self._object(path).get(key)

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# runs on the host without Ansible, in the units of Ray and vLLM:
+# runs on the host without Ansible, in the units of Ray and the engine:
 # pylint: disable=ansible-bad-function
 """Gives a program of the engine its environment, in a process that has the serving user's rights and no more.
 

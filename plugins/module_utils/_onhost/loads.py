@@ -9,8 +9,8 @@ One JSON document on the head, which the watchdog writes and whoever wants to kn
                 "seconds": 91.2, "stages": {"loading weights": 12.0, …}, "ended": 1790000000.0, "invocation": "…"}]}
 
 C(engine) is a digest of what is installed, C(seconds) are those from the engine's start to its first completion,
-C(stages) the second at which each stage began, C(bytes) the weights of all ranks together (0 where vLLM fetches the
-model itself), C(ended) seconds of the epoch. The newest load is the last. Standard library only.
+C(stages) the second at which each stage began, C(bytes) the weights of all ranks together (0 where the engine fetches
+the model itself), C(ended) seconds of the epoch. The newest load is the last. Standard library only.
 """
 
 from __future__ import annotations

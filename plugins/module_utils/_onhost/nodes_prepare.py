@@ -1,8 +1,8 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# runs on the host without Ansible, in vLLM's unit:
+# runs on the host without Ansible, in the engine's unit:
 # pylint: disable=ansible-bad-function
-"""Have every node of the Ray cluster drop its page cache before the engine loads, beside vLLM's first imports.
+"""Have every node of the Ray cluster drop its page cache before the engine loads, beside its first imports.
 
 Run by the engine's Python as the serving user.  Ray is the channel: a task pinned to each node asks that node's own
 system, through a file that sparkthor-drop-caches.path watches, so that nothing here needs root.  A node that cannot is
@@ -29,7 +29,7 @@ PATIENCE = 20.0
 HANG_PATIENCE = hang.DEADLINE - 2.0
 #: seconds for nodes that answer after that
 LATE = 30.0
-#: seconds for which the head's page cache, dropped before the gate, counts as dropped: vLLM is reading its modules
+#: seconds for which the head's page cache, dropped before the gate, counts as dropped: the engine reads its modules
 RECENT = 60.0
 
 

@@ -19,6 +19,8 @@ ETC = "/etc/sparkthor"
 DECLARED = f"{ETC}/cluster.json"
 RUN = "/run/sparkthor"
 LASTING = "/var/lib/sparkthor"
+#: what the engine's unit, files and folders are called, whichever engine serves
+SERVICE = "vllm"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Places:
     @property
     def service(self) -> str:
         """As containers are named after it."""
-        return f"vllm-{self.name}" if self.name else "vllm"
+        return f"{SERVICE}-{self.name}" if self.name else SERVICE
 
     @property
     def unit(self) -> str:
@@ -66,12 +68,8 @@ class Places:
         return f"{self.etc}/serving.json"
 
     @property
-    def vllm_config(self) -> str:
-        return f"{self.etc}/vllm.yaml"
-
-    @property
     def environment(self) -> str:
-        return f"{self.etc}/vllm.env"
+        return f"{self.etc}/{SERVICE}.env"
 
     @property
     def group(self) -> str:
@@ -79,11 +77,11 @@ class Places:
 
     @property
     def socket(self) -> str:
-        return f"{self.run}/vllm/vllm.sock"
+        return f"{self.run}/{SERVICE}/{SERVICE}.sock"
 
     @property
     def group_state(self) -> str:
-        return f"{self.run}/vllm/group.json"
+        return f"{self.run}/{SERVICE}/group.json"
 
     @property
     def health_socket(self) -> str:

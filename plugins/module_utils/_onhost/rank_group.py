@@ -4,8 +4,9 @@
 # pylint: disable=ansible-bad-function
 """Ranks of the executor C(mp) as one group: started in order, ended together, without Ansible and without Ray.
 
-The same program is the main process of C(sparkthor-vllm.service) on every host and has vLLM as its child.  The head's
-listens on its control address; each worker's keeps one connection to it.  A start of the group is a *generation*:
+The same program is the main process of C(sparkthor-vllm.service) on every host and has the engine as its child.  The
+head's listens on its control address; each worker's keeps one connection to it.  A start of the group is a
+*generation*:
 
 1. gather: the head waits until every worker stands by, which means that no rank of an earlier generation runs there
 2. prepare: the head counts the generation up; all hosts drop their page cache

@@ -77,7 +77,7 @@ def object_store_problems(wanted: int, memory: int, words: str) -> list[str]:
         return []
     return [
         f"ray_node_object_store_memory: {mib(wanted)} is more than the {mib(memory)} {words}: lower it (1 GiB is "
-        "enough for vLLM) or free memory"
+        "enough for an engine) or free memory"
     ]
 
 

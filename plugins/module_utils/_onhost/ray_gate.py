@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # runs on the host without Ansible:
 # pylint: disable=ansible-bad-function
-"""The gate in front of vLLM: is the Ray cluster whole?"""
+"""The gate in front of the engine: is the Ray cluster whole?"""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def _node_problems(
             Finding(
                 "ghost",
                 f"{where} is listed alive {len(living)} times: the death of its former raylet is not noticed yet",
-                "wait for the health check to notice (seconds); vLLM must not be started on a ghost",
+                "wait for the health check to notice (seconds); the engine must not be started on a ghost",
                 node.name,
             )
         )

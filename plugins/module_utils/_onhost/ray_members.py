@@ -62,7 +62,7 @@ def _answer(text: str) -> Mapping[str, Any]:
 
 
 def read_dashboard_ranks(text: str) -> dict[str, bool]:
-    """``/api/v0/actors``: whether a rank of vLLM lives there, by the id of each node that ever had one.
+    """``/api/v0/actors``: whether a rank of the engine lives there, by the id of each node that ever had one.
 
     Nothing where the list is cut short. Raises ValueError for anything else.
     """

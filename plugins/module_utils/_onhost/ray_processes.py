@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .._lib.deadline import wait_until
+from .places import SERVICE
 
 #: words on the command line of Ray's own processes
 RAY_WORDS = (
@@ -137,7 +138,7 @@ def own_groups(folder: str = CONTAINERS) -> tuple[str, ...]:
     engine there that Ray gave a port of the worker range would look like anybody's program.
     """
     groups = list(OWN_UNITS)
-    for service in ("ray", "vllm"):
+    for service in ("ray", SERVICE):
         with (
             contextlib.suppress(OSError),
             open(os.path.join(folder, f"{service}.cid"), encoding="ascii", errors="replace") as stream,

@@ -83,9 +83,9 @@ class Change:
     item: Item
 
     def shown(self) -> dict[str, str]:
-        """For a diff. What a person sets for vLLM may be a secret, whatever it is called."""
+        """For a diff. What a person sets for the engine may be a secret, whatever it is called."""
         before, after = self.before or "", self.after or ""
-        if self.path.endswith("/vllm.env"):
+        if self.path.endswith(f"/{places.SERVICE}.env"):
             before = before and "(present secret content is not shown)\n"
             after = after and "(former secret content is not shown)\n"
         return {"before_header": self.path, "after_header": self.path, "before": before, "after": after}
@@ -361,7 +361,7 @@ def _text(path: str, item: Item, name: str, folder: str) -> str | None:
 
 
 def restarts(changes: Iterable[Change]) -> list[str]:
-    """Units that read these only when they start; vLLM itself is compared with what it was started with."""
+    """Units that read these only when they start; the engine itself is compared with what it was started with."""
     paths = {change.path for change in changes}
     # Ray runs from the engine that a link leads to, and knows nothing of the model's
     links = {change.path for change in changes if change.item.link and not base_of(change.item.link)}

@@ -58,9 +58,9 @@ class Waiting:
                 self.failures.append(reason)
                 self.fix = fix
             if failure.get("final"):
-                return self._sentence("vLLM cannot start", reason, fix)
+                return self._sentence("the engine cannot start", reason, fix)
             if len(self.failures) >= self.attempts:
-                return self._sentence(f"vLLM failed to start {len(self.failures)} times", reason, fix)
+                return self._sentence(f"the engine failed to start {len(self.failures)} times", reason, fix)
         if now - self.started >= self.timeout:
             reason = self.failures[-1] if self.failures else str(found.get("line", "no state"))
             return self._sentence(
@@ -78,7 +78,9 @@ class Waiting:
             self.silent_since = now
         if now - self.silent_since < UNANSWERED:
             return ""
-        return f"{self.host} gave no answer for {elapsed(now - self.silent_since)} while vLLM was loading: {message}"
+        return (
+            f"{self.host} gave no answer for {elapsed(now - self.silent_since)} while the engine was loading: {message}"
+        )
 
     def answered(self) -> None:
         self.silent_since = None

@@ -30,7 +30,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory impor
 _WHOLE = ".sparkthor-whole"
 #: how our own files in a snapshot begin
 _NOTES = ".sparkthor-"
-#: the same weights once more, in forms that vLLM does not read beside safetensors
+#: the same weights once more, in forms that engines do not read beside safetensors
 OTHER_FORMS = (
     *("original/*", "metal/*", "onnx/*", "openvino/*", "coreml/*", "consolidated*", "pytorch_model*", "tf_model*"),
     *("flax_model*", "*.gguf", "*.pth", "*.onnx", "*.h5", "*.msgpack", "*.ot", "*.tflite"),

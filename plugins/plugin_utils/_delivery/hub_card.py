@@ -47,7 +47,7 @@ class Card(NamedTuple):
 
     commit: str
     config: dict[str, Any]
-    weights: int  # bytes of the files that vLLM loads
+    weights: int  # bytes of the files that the engine loads
     size: int  # bytes of all files that are fetched
 
 
@@ -108,7 +108,7 @@ def card(repo: str, revision: str, token: str | None = None, client: Any = None)
         )
     if "config.json" not in sizes:
         raise hub.HubError(
-            f"{repo} has no config.json, so it is not a model in the form that vLLM serves{_holds(sizes)}. "
+            f"{repo} has no config.json, so it is no model of safetensors that can be served{_holds(sizes)}. "
             f"{SAFETENSORS_FIX}"
         )
     folder = _small_files(client, repo, commit, sizes, token)

@@ -50,7 +50,7 @@ class WheelSet(NamedTuple):
 
 def read_engine_of(arguments: Mapping[str, Any], target: Target) -> Engine:
     """What the arguments of the engine's modules name: a lock, or programs, whose wheel is made here for the target."""
-    names = ("requirements", "ray_version", "vllm_version")
+    names = ("requirements", "ray_version", "engine_version")
     path, *versions = (str(arguments.get(name) or "") for name in names)
     served = registry.engine_of(arguments)
     if not served.programs:

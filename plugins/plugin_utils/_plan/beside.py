@@ -20,7 +20,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.verdict i
     USUAL_UTILIZATION,
     gib,
 )
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_args import option_name
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import option_name
 
 UTILIZATION, PINNED = "gpu-memory-utilization", "kv-cache-memory-bytes"
 #: caches are pinned in steps of this
@@ -54,7 +54,7 @@ def variables_of(given: Mapping[str, Any], variables: Mapping[str, Any]) -> Mapp
 
 
 def with_args(variables: Mapping[str, Any], args: Mapping[str, Any]) -> Mapping[str, Any]:
-    """``variables`` with arguments of vLLM, before which those go that the inventory gives."""
+    """``variables`` with arguments of the engine, before which those go that the inventory gives."""
     own = {option_name(key): value for key, value in (variables.get("vllm_serve_args") or {}).items()}
     return overlaid({"vllm_serve_args": {**args, **own}}, variables)
 
@@ -111,7 +111,7 @@ def needed_cache(sizes: Mapping[str, Any] | None, asked: bool) -> int | None:
 
 
 def fraction(part: int, memory: int) -> float:
-    """The share of the memory as vLLM is told it, rounded up."""
+    """The share of the memory as the engine is told it, rounded up."""
     return math.ceil(part / memory * 1000) / 1000
 
 

@@ -12,10 +12,10 @@ from ansible.errors import AnsibleError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import read_model_folder
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import model_source
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import option_name
 
 ARGUMENT = "speculative-config"
-#: drafters whose `model` is a word of vLLM's own
+#: drafters whose `model` is a word of the engine's own
 _WORDS = ("ngram", "[ngram]", "ngram_gpu", "suffix")
 #: config.json and bytes of the weights of a model on the hub, by its id and revision; None where they cannot be had now
 Ask = Callable[[str, str], "tuple[dict[str, Any], int] | None"]
@@ -46,7 +46,7 @@ def _asked(data: Mapping[str, Any], chosen: Mapping[str, Any]) -> Mapping[str, A
     """The drafter's part of the arguments; what is no mapping is refused where arguments are checked."""
     value: Any = None
     for args in (data.get("args") or {}, chosen.get("args") or {}):
-        value = {vllm_args.option_name(name): given for name, given in args.items()}.get(ARGUMENT, value)
+        value = {option_name(name): given for name, given in args.items()}.get(ARGUMENT, value)
     if isinstance(value, str):
         try:
             value = json.loads(value)

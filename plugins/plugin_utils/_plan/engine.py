@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Values of a host's engine (Ray and vLLM): its environment, its commands, and what Docker is told of a container."""
+"""Values of a host's engine: its environment, its commands, and what Docker is told of a container."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import cuda_kernels
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, read_engine
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import text_config
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import read_shape
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location, ray_config
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location, places, ray_config
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.local_path import local
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import toolchain
@@ -78,7 +75,7 @@ class InstalledEngine:
 
     container: bool
     venv: str
-    #: Python with Ray and vLLM; with a container it runs inside
+    #: Python with the engine; with a container it runs inside
     python: list[str]
     digest: str
     versions: Mapping[str, str]
@@ -105,7 +102,7 @@ class InstalledEngine:
         return location.command("launch", *words, "--")
 
     def program(self, name: str, service: str) -> list[str]:
-        """A program of the engine, run for one of the services ``ray`` and ``vllm``."""
+        """A program of the engine, run for one of the services of a container's settings."""
         return location.command("container", "run", service) if self.container else [f"{self.venv}/bin/{name}"]
 
 
@@ -182,13 +179,13 @@ def container_settings(settings: EngineSettings) -> dict[str, Any]:
                 # its command names the cluster
                 "without": list(ray_config.NOT_RAYS),
             },
-            "vllm": {
+            places.SERVICE: {
                 "group": "sparkthor-api",
                 # the front proxy's user reaches the socket by this group
                 "umask": "0007",
                 "directory": settings.engine_cache_dir,
                 "oom_score_adj": 300,
-                "env_files": [*files, "/etc/sparkthor/vllm.env"],
+                "env_files": [*files, places.OWN.environment],
             },
         },
     }
@@ -196,16 +193,6 @@ def container_settings(settings: EngineSettings) -> dict[str, Any]:
 
 def _below(path: str, folders: Iterable[str]) -> bool:
     return any(path == folder or path.startswith(f"{folder.rstrip('/')}/") for folder in folders)
-
-
-def calls_of(config: Mapping[str, Any] | None) -> list[str]:
-    """What a model calls of vLLM's libraries beside what every model does; nothing where its config is not known."""
-    if config is None:
-        return []
-    text = text_config(config)
-    experts = read_shape(config).experts > 0
-    kda = isinstance(text.get("linear_attn_config"), Mapping) or str(text.get("model_type")).startswith("glm5_next")
-    return [*([cuda_kernels.EXPERTS] if experts else []), *([cuda_kernels.KDA] if kda else [])]
 
 
 def _calls(cluster: Mapping[str, Any]) -> list[str]:
@@ -222,7 +209,7 @@ def plan_engine(
 
     ``environment`` (variables of engine.env), ``container`` (the settings of its containers), ``user`` (words before
     the command of an engine that is not in use yet), ``nccl`` (the release that a ring needs, or nothing), ``calls``
-    (what the models call of vLLM's libraries), ``serves`` (the engine's name), ``packages`` and ``problems`` of the
+    (what the models call of its libraries), ``serves`` (the engine's name), ``packages`` and ``problems`` of the
     host's toolchain.  ``node`` are the host's facts, ``cluster`` is its plan.
     """
     return {

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What starts the ranks of a serving group, Ray or vLLM's own ``mp``, and one sentence of why."""
+"""What starts the ranks of a serving group, Ray or the engine's own ``mp``, and one sentence of why."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def choose(
 
     ``given`` are the head's variables, ``image`` is the one that will serve (empty where nobody knows its name).
     It asks nothing that a run changes, so a later run decides the same; an engine of which nothing is known gets
-    ``mp``, which every vLLM has.
+    ``mp``, which every engine has.
     """
     if (name := asked(given)) != AUTO:
         return Executor(name, "vllm_serve_executor of the inventory says so")

@@ -10,10 +10,8 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import model_source
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import engine_version, vllm_args
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import option_name
 
-#: layers of each pipeline stage, which vLLM reads however many stages there are
-PARTITION = "VLLM_PP_LAYER_PARTITION"
 #: fields that are said of the model, and what stands where they are not
 _OF_MODEL: Mapping[str, Any] = {
     **{"revision": "", "served_model_name": "", "weights_bytes": None, "active_bytes": None, "config": None},
@@ -35,7 +33,7 @@ def with_dependents(data: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[
     if mine == theirs:
         return kept, notes
     kept["revision"] = ""
-    kept["args"] = {key: value for key, value in data["args"].items() if vllm_args.option_name(key) not in _COMMITS}
+    kept["args"] = {key: value for key, value in data["args"].items() if option_name(key) not in _COMMITS}
     elsewhere = not model_source.on_hub(mine) and _last(mine) == _last(theirs)
     if not elsewhere:
         kept.update(_OF_MODEL)
@@ -44,19 +42,6 @@ def with_dependents(data: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[
     if gone:
         notes.append(f"recipe {data['name']}: {mine} is served instead of {theirs}, so without its {', '.join(gone)}")
     return kept, notes
-
-
-def own_options(data: Mapping[str, Any], given: Mapping[str, Any], image: str) -> bool:
-    """Whether a container serves whose image neither vLLM's project nor NVIDIA made, so that it may know more words.
-
-    An image that another tool builds has no name in any registry, and a recipe of that tool none here.
-    """
-    if given.get("image_archive"):
-        return True
-    if given.get("runtime", data["runtime"]) != "container":
-        return False
-    name = str(image or given.get("image") or data["image"])
-    return engine_version.of_image(name) == engine_version.Known() if name else data["source"] == "sparkrun"
 
 
 def _last(model: str) -> str:
@@ -69,7 +54,7 @@ def without_partition(
     data: Mapping[str, Any],
     stages: int,
     layers: int | None,
-    name: str = PARTITION,
+    name: str,
 ) -> tuple[dict[str, Any], list[str]]:
     """The environment without a recipe's division of the layers that is none of the user's own split or model.
 
@@ -88,16 +73,14 @@ def without_partition(
 
 
 def divides(partition: Any, stages: int, layers: int | None) -> bool:
-    """Whether vLLM takes this division for so many stages and layers, where the layers are known."""
+    """Whether an engine takes this division for so many stages and layers, where the layers are known."""
     parts = str(partition).split(",")
     if len(parts) != stages or not all(re.fullmatch(r"\s*[0-9]+\s*", part) for part in parts):
         return False
     return layers is None or sum(int(part) for part in parts) == layers
 
 
-def check_partition(
-    environment: Mapping[str, Any], stages: int, layers: int | None, name: str = PARTITION, engine: str = "vLLM"
-) -> None:
+def check_partition(environment: Mapping[str, Any], stages: int, layers: int | None, name: str, engine: str) -> None:
     """Raises SizingError for a division of the layers with which the engine does not start."""
     if name not in environment or divides(environment[name], stages, layers):
         return

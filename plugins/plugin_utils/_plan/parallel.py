@@ -23,12 +23,12 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import rin
 #: Topologies whose links carry RDMA; on `lan` and `line` everything is TCP.
 RDMA_TOPOLOGIES = ("direct", "ring", "switch")
 TOPOLOGIES = (*RDMA_TOPOLOGIES, "line", "lan")
-#: what a user acknowledges whose image pads heads that do not divide, which vLLM itself refuses
+#: what a user acknowledges whose image pads heads that do not divide, which engines themselves refuse
 PADDED_HEADS = "padded-heads"
 
 
 def tensor_problems(config: Mapping[str, Any], size: int, expert_parallel: bool = False) -> list[str]:
-    """Why vLLM would refuse to divide each layer of this model by `size`; empty if it would not."""
+    """Why an engine would refuse to divide each layer of this model by `size`; empty if it would not."""
     if size == 1:
         return []
     shape = read_shape(config)

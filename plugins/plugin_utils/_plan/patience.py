@@ -33,7 +33,7 @@ UNKNOWN_STEP = 60.0
 SPARK_WORKING_POWER = 30.0
 #: seconds: an engine that gives no token for longer than half an hour has to be reported
 MOST = 1800
-#: of vLLM's and Ray's own limit on a step, however short the planned one
+#: of the engine's and Ray's own limit on a step, however short the planned one
 LEAST_TIMEOUT = 900
 
 #: variable -> least and most value that can work, and what happens beyond them
@@ -73,7 +73,7 @@ def step_seconds(planned: Mapping[str, Any]) -> float:
 
 
 def step_timeout(step_patience: float) -> int:
-    """Seconds until vLLM and Ray give up a step by themselves: not before the watchdog does, who has evidence."""
+    """Seconds until the engine and Ray give up a step by themselves: not before the watchdog does, who has evidence."""
     return max(LEAST_TIMEOUT, math.ceil(WORKING_FACTOR * step_patience))
 
 

@@ -1,40 +1,27 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Recipes: deployments as data, and their resolution against one cluster. Runs on the controller only.
+"""Recipes: deployments as data, and what any engine's plan makes of them. Runs on the controller only.
 
-A recipe names a model, an engine, a split and arguments with the reason for each. resolve() turns it, with the hosts
-of an inventory and the user's own variables, into what the roles set, checked by the parallelism planner, the memory
-plan and the option table of the vLLM that will serve.
+A recipe names a model, an engine, a split and arguments with the reason for each. The engine's ``plan`` turns it, with
+the hosts of an inventory and the user's own variables, into what the roles set, checked by the parallelism planner, the
+memory plan and the options of the engine that will serve.
 """
 
 from __future__ import annotations
 
 import difflib
-import math
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import errors_and_others
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import with_overrides
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import read_shape
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError, parse_length
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.base import EngineOnHost
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
-    engine_version,
-    image_steps,
-    sizing_options,
-    vllm_args,
-    vllm_config,
-)
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import overrides as _overrides
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import image_steps
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import parallel as _parallel
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import calls_of
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.foreign_yaml import load_foreign
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import (
     MOST_CHARACTERS,
@@ -46,21 +33,21 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fie
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sparkrun import is_sparkrun, translate_sparkrun
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_project import (
-    is_vllm_project,
-    translate_vllm_project,
+    PROJECT,
+    is_of_project,
+    translate_project,
 )
 
 SHIPPED = os.path.join(
     os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))),
     "recipes",
 )
+SPARKRUN = "sparkrun"
 _KEY = re.compile(r"""[\s{-]*["']?([\w.-]+)["']?\s*:(?:\s|$)""")
 #: what a recipe is refused for, by the variable that cannot be planned
 _KINDS = {"replicas": "replicas", "data-parallel-size": "replicas", "hosts": "split"}
-#: how a warning begins of an argument that an image of others may have, and how it ends
+#: how a warning begins of an argument that an image of others may have
 UNKNOWN_HERE = "Unknown here:"
-OWN_TABLE = "the image is not of the vLLM project, and its own table decides before it serves"
-NOT_CHECKED = "No vLLM version is named: arguments are not checked."
 
 
 def names(folder: str = SHIPPED) -> list[str]:
@@ -159,109 +146,27 @@ def translated(
     data: Mapping[str, Any], called: str, stem: str, variant: str = "", hosts: int | None = None
 ) -> dict[str, Any]:
     """A recipe of ours, whichever tool it was written for."""
-    if is_vllm_project(data):
-        return translate_vllm_project(data, stem, variant, hosts)
+    form = foreign_form(data)
+    if form == PROJECT:
+        return translate_project(data, stem, variant, hosts)
     if variant:
         raise RecipeError(f"vllm_serve_recipe={called!r} has no variants. Leave out #{variant}.")
-    return translate_sparkrun(data, stem) if is_sparkrun(data) else validated(data, called)
+    return translate_sparkrun(data, stem) if form == SPARKRUN else validated(data, called)
 
 
-def resolve(
-    recipe: Mapping[str, Any] | str,
-    hosts: Sequence[str],
-    *,
-    topology: str = "switch",
-    gpus_per_host: int | Sequence[int] | Mapping[str, int] = 1,
-    kinds: Mapping[str, str] | None = None,
-    memory_bytes: Mapping[str, int] | Sequence[int] | int | None = None,
-    memory_available_bytes: Mapping[str, int] | Sequence[int] | int | None = None,
-    version: str | None = None,
-    table: Mapping[str, Any] | None = None,
-    config: Mapping[str, Any] | None = None,
-    weights_bytes: int | None = None,
-    overrides: Mapping[str, Any] | None = None,
-    folder: str = SHIPPED,
-    base: str | None = None,
-    require_fit: bool = True,
-    image: str = "",
-) -> dict[str, Any]:
-    """What the roles set for this recipe on these hosts, or an error before anything is changed.
-
-    `overrides` holds the user's own variables, which win; the filter `recipe` lists them. `image` is what serves.
-    """
-    given = {key: value for key, value in (overrides or {}).items() if value not in (None, "")}
-    data, replaced = _overrides.with_dependents(load(recipe, folder, base, len(hosts)), given)
-    check_recipe_hosts(data, hosts, topology, kinds or {}, folder)
-    known = engine_version.of_image(image)
-    wanted = _engine_version(data, version, table, known)
-    args = _arguments(data, wanted or known.most, given)
-    notes = _memory_in_gib(data, args, given, memory_bytes, len(hosts))
-    acknowledged, length = list(given.get("acknowledged", [])), given.get("max_model_len", data["max_model_len"])
-    hf_overrides = vllm_args.fields(args, "hf-overrides")
-    shape = _as_served(config or data["config"], hf_overrides)
-    data["weights_bytes"] = weights_bytes or data["weights_bytes"]
-    theirs = _overrides.own_options(data, given, image)
-    parallel = parallel_of(data, given, args, hosts, gpus_per_host, topology, shape, length, theirs)
-    serves = sizing_options.of_engine(hosts, kinds, wanted or known.most)
-    environment, sizing, left_out = _sizing(data, given, args, parallel, shape, serves)
-    sizes = memory_of(data, shape, parallel, sizing, length, hosts, (memory_bytes, memory_available_bytes), require_fit)
-    checked, warnings, checked_by = _check_arguments(data, args, environment, acknowledged, wanted, table, theirs)
-    named = model_names(data, given)
-    return {
-        "name": data["name"],
-        **named,
-        "max_model_len": length_of(length),
-        **{"vllm_version": wanted, "calls": calls_of(shape)},
-        "needs": _needs(data, given, named["model"], wanted or known.most),
-        **{key: parallel[key] for key in ("tensor_parallel", "pipeline_parallel", "expert_parallel")},
-        "why": reason_of(data, given, len(hosts), topology, parallel),
-        "args": checked,
-        "environment": {**environment, **_nulls(given.get("environment", {}))},
-        "acknowledged": acknowledged,
-        "answers": bool(data["answers"]) and checked.get("runner") != "pooling",
-        "memory": sizes,
-        "sizing": {**sizing, **({"hf_overrides": hf_overrides} if hf_overrides else {})},
-        "warnings": [*replaced, *left_out, *notes, *_of_engine(warnings, image, wanted, known, named, checked)],
-        "options_checked": checked_by,
-        "untranslated": list(data["untranslated"]),
-        "command": _command(named, parallel, length, checked),
-    }
-
-
-def _nulls(environment: Mapping[str, Any]) -> dict[str, None]:
-    """The user's nulls stay, for they take away variables of the role's as well."""
-    return {name: None for name, value in environment.items() if value is None}
+def foreign_form(data: Mapping[str, Any]) -> str:
+    """The tool or project that a recipe is written for; empty for ours, and for what is no recipe."""
+    return PROJECT if is_of_project(data) else SPARKRUN if is_sparkrun(data) else ""
 
 
 def length_of(asked: Any) -> int | str | None:
-    """The context length; `auto` is vLLM's word for the longest that its memory holds."""
+    """The context length; `auto` is the longest that the memory holds."""
     if asked is None or str(asked) in ("auto", "-1"):
         return None if asked is None else "auto"
     return parse_length("max_model_len", asked)
 
 
-def _memory_in_gib(
-    data: Mapping[str, Any], args: dict[str, Any], own: Mapping[str, Any], memory_bytes: Any, hosts: int
-) -> list[str]:
-    """Turns an amount of memory into the share that vLLM takes, by the smallest host; what is to be said about it."""
-    amount = data["gpu_memory_gib"]
-    if amount is None or "gpu-memory-utilization" in {vllm_args.option_name(key) for key in own.get("args", {})}:
-        return []
-    given = memory_bytes.values() if isinstance(memory_bytes, Mapping) else memory_bytes
-    sizes = list(given) if isinstance(given, Iterable) else [given] * hosts
-    if not sizes or None in sizes:
-        usual = sizing_options.DEFAULT_UTILIZATION
-        return [f"gpu_memory_gib={amount:g}: without the hosts' memory {usual} of it is planned"]
-    args["gpu-memory-utilization"] = math.floor(amount * 2**30 / min(sizes) * 1000) / 1000
-    return []
-
-
-def _as_served(config: Mapping[str, Any] | None, hf_overrides: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The config.json that vLLM will read, such as one with an extended context."""
-    return None if config is None else with_overrides(config, hf_overrides)
-
-
-def _planned(data: Mapping[str, Any], error: SizingError) -> RecipeError:
+def unplannable(data: Mapping[str, Any], error: SizingError) -> RecipeError:
     """What cannot be planned, with the recipe's name and the kind of reason."""
     usual = "split" if error.variable.startswith("vllm_serve_") else "arguments"
     kind = _KINDS.get(error.variable, "shape" if error.variable.startswith("config") else usual)
@@ -273,39 +178,7 @@ def parallel_of(data: Mapping[str, Any], *asked: Any) -> dict[str, Any]:
     try:
         return _plan_parallel(data, *asked)
     except SizingError as error:
-        raise _planned(data, error) from error
-
-
-def _sizing(
-    data: Mapping[str, Any],
-    given: Mapping[str, Any],
-    args: Mapping[str, Any],
-    parallel: Mapping[str, Any],
-    shape: Mapping[str, Any] | None,
-    serves: Mapping[str, str],
-) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
-    """(environment as it is served, what of it and of the arguments decides sizes, what was left out)"""
-    environment = merged(data["environment"], given.get("environment", {}))
-    stages, padded = parallel["pipeline_parallel"], {"padded_heads": True} if parallel["padded"] else {}
-    try:
-        layers = None if shape is None else read_shape(shape).num_layers
-        kept, left_out = _overrides.without_partition(environment, given, data, stages, layers)
-        _overrides.check_partition(kept, stages, layers)
-        options = sizing_options.of_arguments(args, kept)
-        return kept, {**options, **serves, **_drafter(data, given, args), **padded}, left_out
-    except SizingError as error:
-        raise _planned(data, error) from error
-
-
-def _drafter(data: Mapping[str, Any], given: Mapping[str, Any], args: Mapping[str, Any]) -> dict[str, Any]:
-    """What is known of the model that drafts: the user's word, else the recipe's of the drafter that it names."""
-    if not args.get("speculative-config"):
-        return {}
-    theirs = args["speculative-config"] == {
-        vllm_args.option_name(name): value for name, value in data["args"].items()
-    }.get("speculative-config")
-    source = given if given.get("draft_config") or not theirs else data
-    return {name: source[name] for name in ("draft_config", "draft_weights_bytes") if source.get(name)}
+        raise unplannable(data, error) from error
 
 
 def _plan_parallel(
@@ -394,18 +267,6 @@ def _split(data: Mapping[str, Any], given: Mapping[str, Any], hosts: int, topolo
     )
 
 
-def _command(model: Mapping[str, Any], parallel: Mapping[str, Any], length: Any, args: Mapping[str, Any]) -> list[str]:
-    """The `vllm serve` command that this stands for."""
-    planned: dict[str, Any] = {
-        "served-model-name": model["served_model_name"],
-        "tensor-parallel-size": parallel["tensor_parallel"],
-        "pipeline-parallel-size": parallel["pipeline_parallel"],
-    }
-    if length is not None:
-        planned["max-model-len"] = length
-    return vllm_args.command(model["model"], {**planned, **args})
-
-
 def check_engine(data: Mapping[str, Any], engine: EngineOnHost) -> None:
     """Raises RecipeError for a recipe whose arguments are another engine's."""
     if data["engine"] == engine.name:
@@ -456,105 +317,6 @@ def _peek(folder: str, name: str) -> dict[str, Any]:
     return validated(read(os.path.join(folder, f"{name}.yml"), name), name)
 
 
-def _engine_version(
-    data: Mapping[str, Any], version: str | None, table: Mapping[str, Any] | None, known: engine_version.Known
-) -> str:
-    wanted = str((table or {}).get("vllm") or version or data["vllm"].get("pinned") or known.exact)
-    minimum, most = data["vllm"].get("minimum"), wanted or known.most
-    if most and minimum and vllm_args.vllm_release(most) < vllm_args.vllm_release(str(minimum)):
-        serves = f"{wanted} will serve" if wanted else f"the image has at most {most} (by {known.source})"
-        raise RecipeError(
-            f"recipe {data['name']} needs vLLM {minimum} or later, and {serves}. Set engine_requirements to "
-            "a lock that pins it, or engine_image to an image that has it.",
-            "arguments",
-        )
-    return wanted
-
-
-def _of_engine(
-    warnings: Sequence[str],
-    image: str,
-    version: str,
-    known: engine_version.Known,
-    model: Mapping[str, Any],
-    args: Mapping[str, Any],
-) -> list[str]:
-    """What is to be said of the arguments, and of an image whose version is not known yet."""
-    parsers = [str(finding) for finding in engine_version.parser_problems(str(model["model"]), args, version)]
-    if not image or version:
-        return [*warnings, *parsers]
-    return [engine_version.unknown(image, known), *(line for line in warnings if line != NOT_CHECKED), *parsers]
-
-
-def _needs(data: Mapping[str, Any], own: Mapping[str, Any], model: str, version: str) -> dict[str, Any]:
-    given = [vllm_args.option_name(key) for key in own.get("args", {})]
-    taken = {str(rule["version"]): _is_below(rule, version) for rule in data["args_below"]}
-    return engine_version.needs(data, model, given, taken)
-
-
-def _is_below(rule: Mapping[str, Any], version: str) -> bool:
-    """Whether arguments for vLLM before ``rule``'s version are those of this one; not of one that is not known."""
-    return bool(version) and vllm_args.vllm_release(version) < vllm_args.vllm_release(str(rule["version"]))
-
-
-def _arguments(data: Mapping[str, Any], version: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The recipe's arguments, those of old versions, and the user's, which win; null takes an argument away."""
-    args = {vllm_args.option_name(key): value for key, value in data["args"].items()}
-    for rule in data["args_below"]:
-        if _is_below(rule, version):
-            args.update({vllm_args.option_name(key): value for key, value in rule["args"].items()})
-    try:
-        vllm_config.render_args(args, f"recipe {data['name']}: args")
-        vllm_config.render_args(given.get("args", {}))
-    except vllm_config.ServeConfigError as error:
-        raise RecipeError(str(error), "arguments") from error
-    for key, value in given.get("args", {}).items():
-        name = vllm_args.option_name(key)
-        opposite = name[3:] if name.startswith("no-") else f"no-{name}"
-        args.pop(opposite, None)
-        args[name] = value
-    args = {key: value for key, value in args.items() if value is not None}
-    if "kv-cache-memory-bytes" not in args:
-        args.setdefault("gpu-memory-utilization", sizing_options.DEFAULT_UTILIZATION)
-    return args
-
-
-def _check_arguments(
-    data: Mapping[str, Any],
-    args: Mapping[str, Any],
-    environment: Mapping[str, Any],
-    acknowledged: Collection[str],
-    version: str,
-    table: Mapping[str, Any] | None,
-    theirs: bool,
-) -> tuple[dict[str, Any], list[str], str]:
-    """(arguments, warnings, version of the table they were checked by); ``theirs``: others made the image."""
-    options, unknown = table, "No vLLM version is named: arguments are not checked."
-    if options is None and version:
-        try:
-            options, _exact = vllm_args.find_table(version)
-        except SizingError as error:
-            unknown = str(error)
-    # what is dangerous is so in a version that nobody here knows as well
-    problems = vllm_args.check(args, options, acknowledged) if options else vllm_args.check_trust(args, acknowledged)
-    strange = [one for one in problems if theirs and table is None and vllm_args.unknown_here(one)]
-    problems = [finding for finding in problems if finding not in strange]
-    errors, warnings = errors_and_others([*problems, *vllm_args.check_environment(environment)])
-    warnings += [f"{UNKNOWN_HERE} {finding.where}: {finding.what}; {OWN_TABLE}" for finding in strange]
-    if errors:
-        words = vllm_args.refusal(errors, options["vllm"] if options else version)
-        raise RecipeError(f"recipe {data['name']}: {words}", "arguments")
-    if not options:
-        return _unchecked(args), [unknown], ""
-    return vllm_args.normalise(args, options), warnings, options["vllm"]
-
-
-def _unchecked(args: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments for a vLLM without a table; which flags have no negation has not changed for long."""
-    newest, _exact = vllm_args.find_table(vllm_args.shipped_versions()[-1])
-    return dict(sorted(vllm_args.without_idle_flags(args, newest).items()))
-
-
 def memory_of(
     data: Mapping[str, Any],
     shape: Mapping[str, Any] | None,
@@ -594,7 +356,7 @@ def memory_of(
             **sizing,
         )
     except SizingError as error:
-        raise _planned(data, error) from error
+        raise unplannable(data, error) from error
     if require_fit:
         _check_fit(data, sizes)
     return sizes

@@ -12,16 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import ERROR
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import measured, outlook, vllm_args
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import measured, outlook
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import KINDS
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import PlannedEngine
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.parallel import PADDED_HEADS, RDMA_TOPOLOGIES
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError, host_counts
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sparkrun import is_sparkrun
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_project import is_vllm_project
 
 #: numbers of hosts that are tried, where neither the recipe nor the inventory says how many
 _TRIED = (1, 2, 3, 4, 8)
@@ -34,7 +30,7 @@ REASONS = {
     "replicas": "several replicas in one group",
     "hosts": "for another number of hosts",
     "split": "cannot be divided so",
-    "arguments": "vLLM would refuse an argument",
+    "arguments": "the engine would refuse an argument",
     "shape": "not planned: its config.json is not understood",
     "file": "cannot be read",
 }
@@ -65,10 +61,8 @@ def files(path: str) -> list[str]:
 
 def _form(data: Mapping[str, Any]) -> str:
     """The tool that a file is for; empty where it is no recipe."""
-    if is_vllm_project(data):
-        return "vllm-project"
-    if is_sparkrun(data):
-        return f"sparkrun v{data.get('recipe_version', 2)}"
+    if form := _recipe.foreign_form(data):
+        return f"{form} v{data.get('recipe_version', 2)}" if form == _recipe.SPARKRUN else form
     return "sparkthor" if {"model", "runtime", "args"} <= set(data) else ""
 
 
@@ -96,7 +90,7 @@ def check(
 
     Without hosts, the smallest number of Sparks that it can be served on is looked for.
     """
-    cluster = _Cluster(list(hosts), topology, kinds or {}, version or vllm_args.shipped_versions()[-1], folder)
+    cluster = _Cluster(list(hosts), topology, kinds or {}, version or "", folder)
     name, _mark, variant = path.partition("#")
     if not name.endswith((".yml", ".yaml")) and not os.path.isdir(name):
         name = os.path.join(folder, f"{name}.yml")
@@ -149,12 +143,12 @@ def _planned(data: Mapping[str, Any], file: str, variant: str, number: int, clus
         topology=cluster.topology if cluster.hosts else {1: "lan", 2: "direct"}.get(number, "switch"),
         kinds=cluster.kinds,
         memory_bytes={host: KINDS[cluster.kinds.get(host, "spark")]["memory"] for host in hosts},
-        version=_version(recipe, cluster.version),
+        version=engine.version_to_check_by(recipe, cluster.version),
         overrides={"acknowledged": [*engine.to_acknowledge(_all_args(recipe)), PADDED_HEADS]},
         folder=cluster.folder,
     )
     strange = [line for line in plan["warnings"] if line.startswith(_recipe.UNKNOWN_HERE)]
-    needed = _needed(engine, plan, bool(strange)) + ([PADDED_HEADS] if plan["sizing"].get("padded_heads") else [])
+    needed = engine.needed(plan, bool(strange)) + ([PADDED_HEADS] if plan["sizing"].get("padded_heads") else [])
     return {
         "verdict": ACKNOWLEDGE if needed else PLANNED,
         "name": recipe["name"],
@@ -169,15 +163,6 @@ def _planned(data: Mapping[str, Any], file: str, variant: str, number: int, clus
         "untranslated": plan["untranslated"],
         "command": plan["command"],
     }
-
-
-def _needed(engine: PlannedEngine, plan: Mapping[str, Any], strange: bool) -> list[str]:
-    """What of the arguments has to be acknowledged: by the engine's table, where one is at hand."""
-    if not plan["options_checked"]:
-        return engine.to_acknowledge(plan["args"])
-    table, _exact = vllm_args.find_table(plan["options_checked"])
-    found = [one for one in vllm_args.check(plan["args"], table) if one.severity == ERROR]
-    return [one.where for one in found if not (strange and vllm_args.unknown_here(one))]
 
 
 def _outlook(plan: Mapping[str, Any], topology: str) -> dict[str, Any]:
@@ -198,12 +183,6 @@ def _outlook(plan: Mapping[str, Any], topology: str) -> dict[str, Any]:
 def _all_args(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """The recipe's arguments, those for older versions as well."""
     return {**recipe["args"], **{key: value for rule in recipe["args_below"] for key, value in rule["args"].items()}}
-
-
-def _version(data: Mapping[str, Any], version: str) -> str:
-    """The version to check by: a recipe for a later one is checked by that."""
-    minimum = str(data["vllm"].get("minimum") or version)
-    return max(version, minimum, key=vllm_args.vllm_release)
 
 
 @functools.cache

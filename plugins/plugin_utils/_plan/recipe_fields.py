@@ -17,9 +17,9 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     image_steps,
     known_good,
     measured,
-    vllm_args,
     vllm_config,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import option_name
 
 _REQUIRED = ("name", "summary", "model", "runtime", "hosts", "args")
 _KNOWN = frozenset(
@@ -146,9 +146,7 @@ def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
     later = [key for rule in data.get("args_below") or () for key in rule["args"]]
     # another engine's names are read where it is planned
     ours = data.get("engine", registry.DEFAULT.name) == registry.DEFAULT.name
-    owned = sorted(
-        {vllm_args.option_name(key) for key in (*data["args"], *later)} & set(vllm_config.OWNED if ours else ())
-    )
+    owned = sorted({option_name(key) for key in (*data["args"], *later)} & set(vllm_config.OWNED if ours else ()))
     if owned:
         ours = [f"{name}: {vllm_config.OWNED[name]}" for name in owned if name not in SERVE_FIELDS]
         fix = f"The role decides it ({'; '.join(ours)})." if ours else ""
@@ -238,7 +236,7 @@ def host_counts(recipe: Mapping[str, Any], called: str = "") -> list[int]:
 
 
 def check_names(data: Mapping[str, Any], model: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Each of these becomes a word of vLLM's command, and one with a dash before it an option."""
+    """Each of these becomes a word of the engine's command, and one with a dash before it an option."""
     for field in ("model", "revision", "served_model_name"):
         words = model[field] if isinstance(model[field], list) else [model[field]]
         for word in words:
@@ -251,7 +249,8 @@ def check_names(data: Mapping[str, Any], model: Mapping[str, Any], given: Mappin
                 )
             if str(word).lstrip().startswith("-"):
                 raise RecipeError(
-                    f"recipe {data['name']}: {field}={word!r} begins with a dash, and vLLM reads an option. Correct it."
+                    f"recipe {data['name']}: {field}={word!r} begins with a dash, and the engine reads an option. "
+                    "Correct it."
                 )
             if word and field in _FORMS and not _FORMS[field][0].fullmatch(str(word)):
                 raise RecipeError(f"recipe {data['name']}: {field}={word!r} {_FORMS[field][1]}")

@@ -18,7 +18,7 @@ CHAINS: Final = ("ring", "line")
 OPEN: Final = 4
 #: patches that keep NCCL from connecting a tree, by the variable that switches each on; stock NCCL knows neither
 PATCHES: Final = ("NCCL_SKIP_TREE_CONNECT", "NCCL_SWITCHLESS_RING_ONLY")
-#: makes vLLM set NCCL_ALGO to a tree inside its process
+#: makes the engine set NCCL_ALGO to a tree inside its process
 BATCH_INVARIANT: Final = "VLLM_BATCH_INVARIANT"
 
 _BOTH: Final = {
@@ -84,8 +84,8 @@ def refused(tensor: int, pipeline: int, hosts: int) -> str:
 def rank_order(hosts: Sequence[str], tensor: int, pipeline: int, topology: str) -> list[str]:
     """The hosts by rank, so that ranks which talk to each other have a cable; the head stays the first.
 
-    A whole ring, and stages of one rank each, follow the cables. Two pairs lie as 0, 1, 3, 2: vLLM's groups are then
-    {0, 1} and {2, 3} for a layer, {0, 2} and {1, 3} for the stages, and these are the four cables.
+    A whole ring, and stages of one rank each, follow the cables. Two pairs lie as 0, 1, 3, 2: the engine's groups are
+    then {0, 1} and {2, 3} for a layer, {0, 2} and {1, 3} for the stages, and these are the four cables.
     """
     if topology == "ring" and len(hosts) == OPEN and (tensor, pipeline) == (2, 2):
         return [hosts[0], hosts[1], hosts[3], hosts[2]]
@@ -117,8 +117,8 @@ def serving_problem(
         )
     if str(environment_wanted.get(BATCH_INVARIANT) or "0") not in ("0", "", "False", "false"):
         return "vllm_serve_env", (
-            f"{BATCH_INVARIANT} makes vLLM choose NCCL's tree, which connects hosts that no cable of a ring of {hosts} "
-            "joins. Leave it out."
+            f"{BATCH_INVARIANT} makes the engine choose NCCL's tree, which connects hosts that no cable of a ring of "
+            f"{hosts} joins. Leave it out."
         )
     return None
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether Ray and vLLM run from a Python environment or a container image, and one sentence of why."""
+"""Whether the engine runs from a Python environment or a container image, and one sentence of why."""
 
 from __future__ import annotations
 
@@ -8,10 +8,6 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 VENV, CONTAINER = "venv", "container"
-#: for Sparks, where neither the inventory nor a recipe names an image: the newest of NVIDIA's whose release notes give
-#: its vLLM version, which the recipes name as well. Its digest is recorded at the first pull.
-IMAGE = "nvcr.io/nvidia/vllm:26.10-py3"
-IMAGE_VLLM = "0.31.0"
 #: variables that make sense with one of the two alone
 _OF_IMAGE = ("engine_image", "engine_image_archive", "engine_image_digest")
 _OF_VENV = ("engine_requirements", "engine_wheel_dir")
@@ -41,7 +37,7 @@ def choose(given: Mapping[str, Any], kinds: Collection[str], recipe: Mapping[str
     if recipe and recipe.get("runtime"):
         return Runtime(str(recipe["runtime"]), f"recipe {recipe.get('name')} says so")
     if kinds and set(kinds) == {"spark"}:
-        why = "NVIDIA's image has what vLLM compiles with on a Spark (engine_runtime: venv for the other)"
+        why = "NVIDIA's image has what the engine compiles with on a Spark (engine_runtime: venv for the other)"
         return Runtime(CONTAINER, why)
     return Runtime(VENV, "one image does not serve hosts of other kinds than Spark")
 

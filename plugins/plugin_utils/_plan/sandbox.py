@@ -80,5 +80,5 @@ def sandbox(
 
 
 def engine_home(*values: Any) -> str:
-    """What ProtectHome= says of Ray and vLLM; ``values`` are settings that may name a folder below somebody's home."""
+    """What ProtectHome= says of Ray and the engine; ``values`` are settings that may lead below somebody's home."""
     return "no" if _HOME.search(json.dumps(values, default=str)) else "yes"

@@ -18,6 +18,7 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError, parse_length
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import option_name
 
 _LEVEL = "optimization-level"
 SEPARATORS = ("&&", "||", ";", "|", "&")
@@ -113,7 +114,7 @@ def _split(word: str, called: str) -> tuple[str, bool, str]:
     """(long name, whether a value is in the word itself, that value); a short form is written out."""
     head, equals, value = word.partition("=")
     if word.startswith("--"):
-        return vllm_args.option_name(head), bool(equals), value
+        return option_name(head), bool(equals), value
     if re.match(r"-O.", word):
         return _LEVEL, True, word[2:].removeprefix("=")
     short, dot, rest = head[1:].partition(".")

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, read_engine
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import LOCKED, EngineError, read_engine
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import (
     index_remark,
     read_model_folder,
@@ -121,7 +121,7 @@ def plan_serving(
     plan["why"] = split.why if split else plan["why"]
     plan["warnings"] += [*([remark] if remark else []), *said, *_remarks(plan, runtime, first)]
     if from_hub(first):
-        # vLLM fetches the model itself, by its whole name; the revision is its to know too
+        # the engine fetches the model itself, by its whole name; the revision is its to know too
         name = plan["model"]
         models: list[dict[str, Any]] = []
         if plan["revision"]:
@@ -134,7 +134,7 @@ def plan_serving(
         "models": first.get("model_store_models") or models,
         **{key: plan[key] for key in ("served_model_name", "max_model_len", "args", "environment", "why", "memory")},
         **{key: plan[key] for key in ("tensor_parallel", "pipeline_parallel", "warnings", "command")},
-        **{key: plan.get(key, "") for key in ("acknowledged", "sizing", "answers", "vllm_version", "needs", "calls")},
+        **{key: plan.get(key, "") for key in ("acknowledged", "sizing", "answers", "engine_version", "needs", "calls")},
         "ranks": ranks,
         "everywhere": engine.can.everywhere,
         "image": _runtime.image(runtime, kinds, plan["image"], engine.image),
@@ -299,9 +299,9 @@ def ad_hoc(first: Mapping[str, Any], kinds: Collection[str]) -> dict[str, Any]:
     """A model without a recipe is a recipe in which the user's variables say everything."""
     runtime = _runtime.choose(first, kinds)
     own_image = first.get("engine_image") or first.get("engine_image_archive")
-    pinned = (
-        {"pinned": _runtime.IMAGE_VLLM} if _runtime.image(runtime, kinds, "", _runtime.IMAGE) and not own_image else {}
-    )
+    named = str(first.get(registry.VARIABLE) or registry.DEFAULT.name)
+    engine = registry.ENGINES.get(named, registry.DEFAULT)
+    ours = _runtime.image(runtime, kinds, "", engine.image) and not own_image
     return {
         "name": str(first["vllm_serve_model"]).rstrip("/").rpartition("/")[2],
         "summary": "by variables alone",
@@ -309,8 +309,8 @@ def ad_hoc(first: Mapping[str, Any], kinds: Collection[str]) -> dict[str, Any]:
         "runtime": runtime.name,
         "hosts": "any",
         "args": {},
-        "vllm": pinned,
-        "engine": str(first.get(registry.VARIABLE) or registry.DEFAULT.name),
+        "vllm": {"pinned": engine.image_version} if ours else {},
+        "engine": named,
     }
 
 
@@ -351,11 +351,11 @@ def available_bytes(hosts: Sequence[str], nodes: Mapping[str, Mapping[str, Any]]
 
 
 def locked_version(first: Mapping[str, Any], runtime: str) -> str | None:
-    """The vLLM that the user's own lock pins."""
+    """The engine's version that the user's own lock pins."""
     if not first.get("engine_requirements") or runtime != _runtime.VENV:
         return None
     try:
-        version = read_engine(local(str(first["engine_requirements"])), "", "").versions.get("vllm", "")
+        version = read_engine(local(str(first["engine_requirements"])), "", "").versions[LOCKED]
     except EngineError:
         return None  # the engine role says what is wrong with it, and before anything is changed
     return version.partition("+")[0] or None
@@ -488,7 +488,7 @@ def plan_degraded(
             )
         except (RecipeError, SizingError) as error:
             raise RecipeError(f"vllm_serve_degraded_recipe, without {away}: {error}") from error
-    _check_environment_of_both(whole["environment"], plan)
+    _check_environment_of_both(registry.planned_engine(str(whole.get("engine") or "")), whole["environment"], plan)
     extra = sorted(set(plan["environment"].items()) - set(whole["environment"].items()))
     if extra:
         raise RecipeError(
@@ -514,17 +514,18 @@ def _inherited(whole: Mapping[str, Any], smaller: Mapping[str, Any], own: Mappin
     return [f"vllm_serve_degraded_recipe is started with {names} of the whole recipe, and {words}"] if names else []
 
 
-def _check_environment_of_both(environment: Mapping[str, Any], smaller: Mapping[str, Any]) -> None:
+def _check_environment_of_both(
+    engine: PlannedEngine, environment: Mapping[str, Any], smaller: Mapping[str, Any]
+) -> None:
     """The smaller recipe is started in the environment of the whole one, so that one must not divide its layers."""
     stages, memory = int(smaller["pipeline_parallel"]), smaller["memory"] or {}
-    if overrides.PARTITION not in environment:
-        return
-    if not overrides.divides(environment[overrides.PARTITION], stages, memory.get("layers")):
+    name = engine.partition
+    if name in environment and not overrides.divides(environment[name], stages, memory.get("layers")):
         raise RecipeError(
             f"vllm_serve_degraded_recipe has {stages} pipeline stage{'s' if stages > 1 else ''}, and "
-            f"{overrides.PARTITION}={environment[overrides.PARTITION]} of the whole one, whose environment it is "
-            "started with, does not divide its layers: vLLM would not start. Leave that variable out of the recipe, or "
-            "set vllm_serve_degraded_after to 0."
+            f"{name}={environment[name]} of the whole one, whose environment it is started with, does not divide its "
+            f"layers: {engine.title} would not start. Leave that variable out of the recipe, or set "
+            "vllm_serve_degraded_after to 0."
         )
 
 

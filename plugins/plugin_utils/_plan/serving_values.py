@@ -92,7 +92,7 @@ class ServingValues:
     #: whether it sleeps until its model is asked for, and whether the host's own group gives way to such a one
     sleeps: bool = False
     takes_turns: bool = False
-    #: whether vLLM fetches the model with a token
+    #: whether the engine fetches the model with a token
     hf_token: bool = False
     #: of the front proxy: whether it leads to the models of other heads, with TLS between them, counts tokens, and
     #: limits them; ``tls`` is ``off``, ``self_signed`` or ``given``

@@ -35,6 +35,13 @@ def plain(value: Any) -> Any:
     return value
 
 
+def option_name(key: Any) -> str:
+    """`--enable_x`, `enable_x` and `enable-x` are one option; only the part before the first dot is a name."""
+    text = str(key).strip().lstrip("-")
+    head, dot, rest = text.partition(".")
+    return head.replace("_", "-") + dot + rest
+
+
 def read_settings(kind: type[Settings], variables: Mapping[str, Any]) -> Settings:
     """An instance of the dataclass ``kind`` from variables of their declared types (``role_specs.Declared``).
 

@@ -63,7 +63,7 @@ def plan_beside(
     # the engine is that of the host
     engine = {
         "engine_runtime": head_group["runtime"],
-        "engine_vllm_version": variables.get("engine_vllm_version") or head_group["serving"].get("vllm_version"),
+        "engine_vllm_version": variables.get("engine_vllm_version") or head_group["serving"].get("engine_version"),
     }
     wanted = beside.variables_of({**given, **engine}, variables)
     # what is free is compared with all groups together

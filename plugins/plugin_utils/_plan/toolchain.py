@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What vLLM compiles at run time on a host, and whether the host has what that takes.
+"""What the engine compiles at run time on a host, and whether the host has what that takes.
 
 An image brings its own. From a venv, Triton compiles a small launcher with the host's C compiler and Python's headers,
 and FlashInfer compiles kernels with nvcc unless its kernels are installed as wheels. Without these the first start
@@ -38,7 +38,7 @@ def packages(node: Mapping[str, Any], lock: Collection[str], wanted: list[str]) 
 
 
 def problems(node: Mapping[str, Any], lock: Collection[str], wanted: list[str]) -> list[str]:
-    """Why vLLM would not start from a venv on this host, with the fix; empty where it would or nobody looked."""
+    """Why the engine would not start from a venv on this host, with the fix; empty where it would or nobody looked."""
     findings = []
     lacking = _lacking(node, lock)
     if lacking and not packages(node, lock, wanted):

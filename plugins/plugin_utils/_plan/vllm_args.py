@@ -22,6 +22,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions im
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_environment, vllm_trust, vllm_values
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import secret_fix, secret_name
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import option_name
 
 #: The tables that come with the collection, for versions that have not been dumped on a host yet.
 SHIPPED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "vllm_options")
@@ -175,13 +176,6 @@ def _shipped(path: str) -> dict[str, Any]:
 
 # --------------------------------------------------------------------------------------------------------------
 # Names
-
-
-def option_name(key: Any) -> str:
-    """`--enable_x`, `enable_x` and `enable-x` are one option; only the part before the first dot is a name."""
-    text = str(key).strip().lstrip("-")
-    head, dot, rest = text.partition(".")
-    return head.replace("_", "-") + dot + rest
 
 
 def spellings(table: Mapping[str, Any]) -> dict[str, tuple[str, bool]]:

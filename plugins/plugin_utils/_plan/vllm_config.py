@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_args import option_name
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import option_name
 
 #: options that the role itself decides, with what to set instead
 OWNED: dict[str, str] = {

@@ -18,6 +18,8 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serve_comm
 
 #: the project's names for a DGX Spark: the machine, its generation, its maker
 _MACHINE, _GENERATION, _BRAND = "dgx_spark_gb10", "blackwell", "nvidia"
+#: what its recipes are called here
+PROJECT = "vllm-project"
 _GIGABYTES = 128
 _COUNTS = (1, 2, 4, 8)
 #: strategies whose ranks are one serving group; the others serve several replicas
@@ -32,12 +34,12 @@ _SEVERAL = ("multi_node_tp", "multi_node_tep", "multi_node_tp_pp", "single_node_
 _ONE = ("single_node_tp", "single_node_tep", "multi_node_tp", "multi_node_tep")
 
 
-def is_vllm_project(data: Mapping[str, Any]) -> bool:
+def is_of_project(data: Mapping[str, Any]) -> bool:
     model = data.get("model")
     return isinstance(data.get("meta"), Mapping) and isinstance(model, Mapping) and "model_id" in model
 
 
-def translate_vllm_project(
+def translate_project(
     data: Mapping[str, Any], called: str, variant: str = "", hosts: int | None = None
 ) -> dict[str, Any]:
     """A recipe of ours; `variant` names a checkpoint of the recipe, `hosts` how many Sparks it has to fit on."""
@@ -73,7 +75,7 @@ def translate_vllm_project(
         model=str(chosen.get("model_id") or model["model_id"]),
         flags=served.flags,
         environment=environment,
-        source="vllm-project",
+        source=PROJECT,
         plain_image=True,
         notes=notes,
         image=image,

@@ -126,7 +126,8 @@ def detour_problems(host: str, entry: t.Any) -> list[Finding]:
     return [
         Finding(
             "detour",
-            f"Ray, vLLM's rendezvous and NCCL's bootstrap go by {netdev} ({entry['control_address']}), which is {what}",
+            f"Ray, the engine's rendezvous and NCCL's bootstrap go by {netdev} ({entry['control_address']}), which is "
+            f"{what}",
             "connect the RJ45 ports to one LAN and set fabric_lan_nic to the wired NIC of each host",
             host,
             netdev,

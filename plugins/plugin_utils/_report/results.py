@@ -159,7 +159,7 @@ def read_all(folder: str, newest: int) -> list[str]:
 
 
 def told(seen: Seen) -> dict[str, float]:
-    """By which arguments vLLM knows its part of the memory of a host that several groups share."""
+    """By which arguments the engine knows its part of the memory of a host that several groups share."""
     facts = seen.facts_by_host.get(seen.cluster["head"])
     if facts is None or not facts["serving"].get("beside"):
         return {}
@@ -177,7 +177,7 @@ def serving_plan(
 ) -> tuple[dict[str, Any], str]:
     """What the recipe comes to on these hosts, with its memory plan; empty, with the reason, where it cannot.
 
-    ``args`` of vLLM are those that the plan of all groups of a host has given it.
+    ``args`` of the engine are those that the plan of all groups of a host has given it.
     """
     from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import beside as sharing
     from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import serving

@@ -35,7 +35,7 @@ def endpoint(address: str, port: int, tls: str, names: list[str], listen: list[s
 
 
 def pools(args: Mapping[str, Any]) -> bool:
-    """Whether a model is served for its vectors or scores; one that vLLM takes for such by itself is not told here."""
+    """Whether a model is served for its vectors or scores; one that the engine takes for such is not told here."""
     return str(args.get("runner", "")) == "pooling" or str(args.get("convert", "")) in ("embed", "classify", "reward")
 
 

@@ -80,6 +80,10 @@ class PlannedEngine(ABC):
     can: Abilities
     #: for Sparks, where neither the inventory nor a recipe names one; empty where this collection chooses none
     image: str = ""
+    #: the version in that image
+    image_version: str = ""
+    #: variable of its environment that says how many layers each pipeline stage gets; empty without one
+    partition: str = ""
 
     @property
     def name(self) -> str:
@@ -146,6 +150,14 @@ class PlannedEngine(ABC):
     @abstractmethod
     def to_acknowledge(self, args: Mapping[str, Any]) -> list[str]:
         """Names for ``vllm_serve_acknowledged`` with which none of these arguments is refused as dangerous."""
+
+    def needed(self, plan: Mapping[str, Any], strange: bool) -> list[str]:
+        """Names of this plan's arguments that have to be acknowledged; ``strange``: others' image may know more."""
+        return self.to_acknowledge(plan["args"])
+
+    def version_to_check_by(self, recipe: Mapping[str, Any], version: str) -> str:
+        """The version whose options a recipe is checked by, where ``version`` may be asked for."""
+        return version
 
     @abstractmethod
     def option_problems(self, asked: Mapping[str, Any], table: Mapping[str, Any]) -> list[Finding]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import secret_name
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import option_name
 
 #: whether an option, with this value, is on the list
 Free = Callable[[str, Any], bool]
@@ -24,7 +25,7 @@ def is_word(value: Any, form: re.Pattern[str] = WORD) -> bool:
 
 def dangers(args: Mapping[str, Any], acknowledged: Collection[str], is_free: Free, title: str) -> list[str]:
     """What of the arguments needs the inventory's own word, or is a secret: what, and what to do."""
-    known = {str(name).strip().lstrip("-").replace("_", "-") for name in acknowledged}
+    known = {option_name(name) for name in acknowledged}
     found = []
     for name, value in args.items():
         if secret_name(name.replace("-", "_"), value):

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import option_name
 
 #: options that the role itself decides, by all their names, with what to set instead
 OWNED: dict[str, str] = {
@@ -53,7 +54,7 @@ def checked(args: Mapping[str, Any], where: str) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for key, value in args.items():
-        name = str(key).strip().lstrip("-").replace("_", "-")
+        name = option_name(key)
         if not _NAME.fullmatch(name):
             raise RecipeError(f"{where}: {key!r} is not the name of an option; write it without dashes", "arguments")
         if name in OWNED:

@@ -14,6 +14,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.ba
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.llama_cpp import PlannedLlamaCpp
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.sglang import PlannedSglang
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.vllm import PlannedVllm
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import option_name
 
 VARIABLE = "serving_engine"
 PROGRAMS = "engine_programs"
@@ -34,7 +35,7 @@ def format_of(model: str) -> str:
 
 def _adapters(args: Any) -> str:
     """The variable that wants adapters, with its key; empty where none does."""
-    names = (str(name).strip().lstrip("-").replace("_", "-") for name in (args if isinstance(args, Mapping) else ()))
+    names = map(option_name, args if isinstance(args, Mapping) else ())
     return next((f"vllm_serve_args ({name})" for name in names if "lora" in name), "")
 
 

@@ -64,6 +64,7 @@ class PlannedSglang(PlannedEngine):
         kinds=frozenset(("spark", "thor", "generic")),
         formats=frozenset(("safetensors",)),
     )
+    partition = PARTITION
 
     def plan(self, recipe: Mapping[str, Any] | str, hosts: Sequence[str], **known: Any) -> dict[str, Any]:
         own = {key: value for key, value in (known.get("overrides") or {}).items() if value not in (None, "")}
@@ -99,7 +100,7 @@ class PlannedSglang(PlannedEngine):
             "name": data["name"],
             **named,
             "max_model_len": _recipe.length_of(length),
-            **{"vllm_version": "", "calls": [], "needs": {}},
+            **{"engine_version": "", "calls": [], "needs": {}},
             **{key: parallel[key] for key in ("tensor_parallel", "pipeline_parallel", "expert_parallel")},
             "why": _recipe.reason_of(data, own, len(hosts), topology, parallel),
             "args": args,

@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import option_name
 
 #: options that the role itself decides, with what to set instead
 OWNED: dict[str, str] = {
@@ -48,7 +49,7 @@ def checked(args: Mapping[str, Any], where: str) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for key, value in args.items():
-        name = str(key).strip().lstrip("-").replace("_", "-")
+        name = option_name(key)
         if not _NAME.fullmatch(name):
             raise RecipeError(f"{where}: {key!r} is not the name of an option; write it without dashes", "arguments")
         owned = next((full for full in OWNED if full == name or (len(name) > 2 and full.startswith(name))), "")

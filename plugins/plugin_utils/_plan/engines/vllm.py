@@ -7,15 +7,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import ERROR, Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.vllm import VLLM
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     engine_version,
-    runtime,
     vllm_args,
+    vllm_plan,
     vllm_serve,
 )
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import Abilities, PlannedEngine
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_serve import Serving
 
@@ -31,10 +30,14 @@ class PlannedVllm(PlannedEngine):
         formats=frozenset(("safetensors",)),
         degraded=True,
     )
-    image = runtime.IMAGE
+    # the newest of NVIDIA's whose release notes give its vLLM version, which the recipes name as well; its digest is
+    # recorded at the first pull
+    image = "nvcr.io/nvidia/vllm:26.10-py3"
+    image_version = "0.31.0"
+    partition = vllm_plan.PARTITION
 
     def plan(self, recipe: Mapping[str, Any] | str, hosts: Sequence[str], **known: Any) -> dict[str, Any]:
-        return _recipe.resolve(recipe, hosts, **known)
+        return vllm_plan.resolve(recipe, hosts, **known)
 
     def config(self, serving: Serving) -> dict[str, Any]:
         return vllm_serve.vllm_config(serving)
@@ -50,6 +53,18 @@ class PlannedVllm(PlannedEngine):
 
     def to_acknowledge(self, args: Mapping[str, Any]) -> list[str]:
         return vllm_args.to_acknowledge(args)
+
+    def needed(self, plan: Mapping[str, Any], strange: bool) -> list[str]:
+        if not plan["options_checked"]:
+            return self.to_acknowledge(plan["args"])
+        table, _exact = vllm_args.find_table(plan["options_checked"])
+        found = [one for one in vllm_args.check(plan["args"], table) if one.severity == ERROR]
+        return [one.where for one in found if not (strange and vllm_args.unknown_here(one))]
+
+    def version_to_check_by(self, recipe: Mapping[str, Any], version: str) -> str:
+        """A recipe for a later one is checked by that."""
+        asked = version or vllm_args.shipped_versions()[-1]
+        return max(asked, str(recipe["vllm"].get("minimum") or asked), key=vllm_args.vllm_release)
 
     def option_problems(self, asked: Mapping[str, Any], table: Mapping[str, Any]) -> list[Finding]:
         found = [*engine_version.problems(asked.get("needs") or {}, str(table[self.name]), asked["arguments"])]

@@ -13,7 +13,7 @@ import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.modules import memory_plan
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import resolve
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_plan import resolve
 
 from tests.unit.gguf_files import small_model
 

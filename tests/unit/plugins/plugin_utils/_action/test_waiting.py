@@ -22,7 +22,7 @@ def test_waiting_gives_up_with_the_reason() -> None:
     assert waiting.verdict({"failure": failure}, 1.0) == ""
     assert waiting.verdict({"failure": failure}, 5.0) == ""  # the same failed start, seen again
     verdict = waiting.verdict({"failure": {**failure, "invocation": "b"}}, 9.0)
-    assert verdict.startswith("vLLM failed to start 2 times on spark-01: OSError: x.")
+    assert verdict.startswith("the engine failed to start 2 times on spark-01: OSError: x.")
     final = Waiting("spark-01", 100, 5, 0.0)
     assert "Fix: correct it." in final.verdict({"failure": {**failure, "final": True, "fix": "correct it"}}, 1.0)
     late = Waiting("spark-01", 100, 5, 0.0)

@@ -11,6 +11,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import eng
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import EngineSettings
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import read_settings
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_plan import calls_of
 
 from tests.unit import role_state
 
@@ -131,8 +132,6 @@ def test_what_models_call_of_the_libraries() -> None:
     for cluster, expected in ((experts, ["experts", "kda"]), (beside, ["experts"]), ({}, [])):
         assert engine.plan_engine(EngineSettings(), SPARK, cluster)["calls"] == expected
     shape = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 10}
-    assert engine.calls_of(None) == engine.calls_of({"model_type": "llama", **shape}) == []
-    assert engine.calls_of(_recipe.load("gpt-oss-120b")["config"]) == ["experts"]
-    assert engine.calls_of({"model_type": "glm5_next", "text_config": {"model_type": "glm5_next_text", **shape}}) == [
-        "kda"
-    ]
+    assert calls_of(None) == calls_of({"model_type": "llama", **shape}) == []
+    assert calls_of(_recipe.load("gpt-oss-120b")["config"]) == ["experts"]
+    assert calls_of({"model_type": "glm5_next", "text_config": {"model_type": "glm5_next_text", **shape}}) == ["kda"]

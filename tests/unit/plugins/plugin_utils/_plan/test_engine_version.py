@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import option_tables
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import runtime, vllm_args
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import resolve
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import plan_serving
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_plan import resolve
 
 from tests.unit.planned_cluster import planned
 
@@ -52,19 +53,21 @@ def test_the_users_own_parser_is_warned_of_where_that_wheel_loses_the_thoughts(v
 
 
 def test_the_default_image_has_the_vllm_that_its_notes_say() -> None:
-    tag = runtime.IMAGE.rpartition(":")[2].partition("-")[0]
-    assert resolve(THINKING, ["a", "b"], image=runtime.IMAGE)["vllm_version"] == runtime.IMAGE_VLLM
+    tag = registry.DEFAULT.image.rpartition(":")[2].partition("-")[0]
+    assert (
+        resolve(THINKING, ["a", "b"], image=registry.DEFAULT.image)["engine_version"] == registry.DEFAULT.image_version
+    )
     plan = served(engine_image=f"nvcr.io/nvidia/vllm:{tag}-py3")
-    assert plan["vllm_version"] == runtime.IMAGE_VLLM
+    assert plan["engine_version"] == registry.DEFAULT.image_version
 
 
 def test_an_image_whose_vllm_is_not_known_is_said_so() -> None:
     plan = served(engine_image="mine/vllm:7")
-    assert plan["vllm_version"] == ""
+    assert plan["engine_version"] == ""
     [line] = [line for line in plan["warnings"] if "mine/vllm:7" in line]
     assert line.startswith("The vLLM of mine/vllm:7 is not known before the image is there: arguments are planned for")
     assert "engine_vllm_version names it" in line
-    assert served(engine_image="mine/vllm:7", engine_vllm_version="0.33.0")["vllm_version"] == "0.33.0"
+    assert served(engine_image="mine/vllm:7", engine_vllm_version="0.33.0")["engine_version"] == "0.33.0"
 
 
 def test_a_tag_between_two_known_ones_has_bounds() -> None:
@@ -94,7 +97,7 @@ def test_a_tag_that_is_known_to_be_too_old_stops(recipe: str, variables: dict[st
 
 def test_ranks_of_mp_need_no_ray() -> None:
     plan = served(engine_image="vllm/vllm-openai:v0.15.1", vllm_serve_executor="mp")
-    assert (plan["vllm_version"], plan["args"]["reasoning-parser"]) == ("0.15.1", "deepseek_r1")
+    assert (plan["engine_version"], plan["args"]["reasoning-parser"]) == ("0.15.1", "deepseek_r1")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import executor, runtime
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError, validated
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import plan_serving
 
@@ -24,14 +25,14 @@ SAYS = {"name": "r", "executor": "ray"}
 @pytest.mark.parametrize(
     ("given", "engine", "image", "cluster", "recipe", "name", "words"),
     [
-        ({"vllm_serve_executor": "ray"}, CONTAINER, runtime.IMAGE, TWO, None, "ray", "the inventory says so"),
+        ({"vllm_serve_executor": "ray"}, CONTAINER, registry.DEFAULT.image, TWO, None, "ray", "the inventory says so"),
         ({"vllm_serve_executor": "ray"}, VENV, "", RING, None, "ray", "the inventory says so"),
         ({"vllm_serve_executor": "mp"}, VENV, "", TWO, SAYS, "mp", "the inventory says so"),
         ({"vllm_serve_executor": "auto"}, VENV, "", RING, SAYS, "mp", "cables of a ring of 4"),
-        ({}, CONTAINER, runtime.IMAGE, TWO, SAYS, "ray", "recipe r says so"),
+        ({}, CONTAINER, registry.DEFAULT.image, TWO, SAYS, "ray", "recipe r says so"),
         ({}, VENV, "", TWO, {"name": "r", "executor": "mp"}, "mp", "recipe r says so"),
         ({}, VENV, "", TWO, {"name": "r", "executor": ""}, "ray", "the lock of the engine's environment has it"),
-        ({}, CONTAINER, runtime.IMAGE, TWO, None, "mp", "has no Ray, as NVIDIA's images from 26.04 on"),
+        ({}, CONTAINER, registry.DEFAULT.image, TWO, None, "mp", "has no Ray, as NVIDIA's images from 26.04 on"),
         ({}, CONTAINER, "nvcr.io/nvidia/vllm:26.03-py3", TWO, None, "mp", "nobody knows whether"),
         ({}, CONTAINER, "vllm/vllm-openai:v0.20.0", TWO, None, "mp", "no Ray, as vLLM's images from 0.20 on"),
         ({}, CONTAINER, "vllm/vllm-openai:v0.17.1", TWO, None, "ray", "v0.17.1 has Ray"),

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import resolve
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import plan_serving, plan_whole
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_args import find_table
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_plan import resolve
 
 from tests.unit.planned_cluster import GIB, planned
 from tests.unit.plugins.plugin_utils._plan.minimal_recipe import MINIMAL
@@ -122,10 +122,10 @@ def test_another_image_has_neither_the_digest_nor_the_version_of_the_recipes(tmp
     for own in ({"engine_image": "mine/vllm:2"}, {"engine_image_archive": "/x.tar"}):
         first, cluster, _fabric, nodes = planned(HOSTS, vllm_serve_recipe="./whole.yml", **own)
         plan = plan_serving(first, cluster, nodes, str(tmp_path))
-        assert (plan["image_digest"], plan["vllm_version"]) == ("", "")
+        assert (plan["image_digest"], plan["engine_version"]) == ("", "")
     first, cluster, _fabric, nodes = planned(HOSTS, vllm_serve_recipe="./whole.yml", engine_image=RECIPE["image"])
     plan = plan_serving(first, cluster, nodes, str(tmp_path))
-    assert (plan["image_digest"], plan["vllm_version"]) == (RECIPE["image_digest"], "0.31.0")
+    assert (plan["image_digest"], plan["engine_version"]) == (RECIPE["image_digest"], "0.31.0")
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,9 @@ import pytest
 import yaml
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import load, resolve
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import load
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_plan import resolve
 
 from tests.unit.plugins.plugin_utils._plan.minimal_recipe import MINIMAL
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe, runtime
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import plan_serving
 
 from tests.unit.planned_cluster import planned
@@ -39,11 +40,11 @@ def test_the_inventory_then_the_recipe_then_the_hosts(
 
 def test_the_image_where_nobody_names_one() -> None:
     container, venv = runtime.Runtime("container", ""), runtime.Runtime("venv", "")
-    assert runtime.image(container, ["spark"], "", runtime.IMAGE) == runtime.IMAGE
-    assert runtime.image(container, ["spark"], "mine:1", runtime.IMAGE) == "mine:1"
+    assert runtime.image(container, ["spark"], "", registry.DEFAULT.image) == registry.DEFAULT.image
+    assert runtime.image(container, ["spark"], "mine:1", registry.DEFAULT.image) == "mine:1"
     assert (
-        runtime.image(container, ["spark", "thor"], "", runtime.IMAGE)
-        == runtime.image(venv, ["spark"], "", runtime.IMAGE)
+        runtime.image(container, ["spark", "thor"], "", registry.DEFAULT.image)
+        == runtime.image(venv, ["spark"], "", registry.DEFAULT.image)
         == ""
     )
 
@@ -52,7 +53,7 @@ def test_recipes_name_the_same_image() -> None:
     """A newer one in the recipes is a newer one here."""
     found = [recipe.load(name) for name in recipe.names()]
     images = {(known["image"], str(known["vllm"].get("pinned"))) for known in found if known["runtime"] == "container"}
-    assert (runtime.IMAGE, runtime.IMAGE_VLLM) in images
+    assert (registry.DEFAULT.image, registry.DEFAULT.image_version) in images
 
 
 def test_a_plan_says_what_runs_it_and_why() -> None:
@@ -63,6 +64,6 @@ def test_a_plan_says_what_runs_it_and_why() -> None:
     assert own["runtime"] == "venv"
     by_name = {**first, "vllm_serve_recipe": "", "vllm_serve_model": "a/b", "vllm_serve_tensor_parallel_size": 2}
     served = plan_serving(by_name, cluster, nodes, ".")
-    assert (served["runtime"], served["image"]) == ("container", runtime.IMAGE)
+    assert (served["runtime"], served["image"]) == ("container", registry.DEFAULT.image)
     # the image's vLLM is known, so the arguments are checked by its options
     assert not [warning for warning in served["warnings"] if "not checked" in warning]

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.registry import ENGINES
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import load, resolve, translated
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import load, translated
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sparkrun import filled, translate_sparkrun
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_plan import resolve
 
 FIXTURES = Path(__file__).parents[4] / "fixtures"
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import resolve
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sparkrun import translate_sparkrun
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_plan import resolve
 
 from .minimal_recipe import MINIMAL
 
