@@ -18,11 +18,12 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import role_specs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import secrets_dir
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import bench, results, status, tune
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import bench, results, tune
 
 #: seconds in which a Python imports a package, from a slow disk too
 IMPORT_LIMIT = 60.0
@@ -68,7 +69,7 @@ class ActionModule(ClusterAction):
         serving = results.served(facts, seen.cluster) if facts else {}
         if not serving.get("model"):
             raise bench.BenchError(f"{head} serves no model, or does not answer: playbooks/status.yml says which")
-        options = status.alike(serving["options"])
+        options = registry.alike(serving["options"])
         path = str(options.get("model") or "")
         if not path.startswith("/") and not given["tokenizer"]:
             raise bench.BenchError(f"bench_tokenizer: {path} is not a folder of {head}: name the model on the hub")

@@ -12,7 +12,7 @@ options:
   requirements:
     description:
       - File on the controller with the lock, each line C(name==version --hash=sha256:...), with the SHA-256 of every
-        wheel that may be installed. It must pin ray and uv, and vllm as well unless an image brings it.
+        wheel that may be installed. It must pin ray and uv, and the engine too unless an image brings it.
     type: str
     required: true
   wheel_dir:

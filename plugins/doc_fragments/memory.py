@@ -115,12 +115,12 @@ options:
     default: false
   beside:
     description:
-      - Arguments of C(vllm serve), by their names, that take memory beside weights and cache.
+      - Arguments of the engine, by their names, that take memory beside weights and cache.
       - These are C(enable-lora) with C(max-loras), C(max-lora-rank), C(max-cpu-loras) and C(fully-sharded-loras),
         C(kv-offloading-size), C(cpu-offload-gb), C(mm-processor-cache-gb) and C(engram-config).
     type: dict
   vllm_version:
-    description: The release of vLLM, where its way to count differs; the newest if not given.
+    description: The engine's release, where its way to count differs; the newest if not given.
     type: str
   hosts:
     description: Names of the hosts in the order of ranks, for messages and for memory that is given by host.

@@ -97,7 +97,7 @@ _value:
       description: What the engine asks of the cache for one request of O(max_model_len) tokens, padding included.
       type: int
     kv_cache_tokens:
-      description: What the engine will write as C(KV cache size), as O(vllm_version) counts it.
+      description: What the engine will write as C(KV cache size), as its release counts it.
       type: int
     kv_bytes_per_token:
       description: Bytes that one token adds to the cache of the whole model, before sharding.

@@ -70,8 +70,7 @@ ansible_facts:
         machine: aarch64
         versions:
           ray: 2.60.0
-          vllm: 0.32.0
-problems:
+      problems:
   description: What was wrong with the environment before.
   returned: always
   type: list

@@ -209,7 +209,7 @@ versions:
   description: Versions of Python, Ray and torch in the engine, and its own; empty if it cannot be run.
   returned: with O(before_start=true)
   type: dict
-  sample: {python: 3.12.3, ray: 2.60.0, torch: 2.13.0, vllm: 0.32.0}
+  sample: {python: 3.12.3, ray: 2.60.0, torch: 2.13.0}
 probes:
   description: How GCS, dashboard and raylets answered, with latency in milliseconds.
   returned: unless O(before_start=true)

@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
-  - Reads recipes of this collection, of the C(sparkrun) tool (versions 1 and 2, such as those of spark-vllm-docker) and
+  - Reads recipes of this collection, of the C(sparkrun) tool (versions 1 and 2) and
     of the vLLM project, says of each whether it can be served and what of it has no counterpart here, and writes one in
     the form of C(sparkrun).
   - Runs on the controller and contacts no host. Nothing that a recipe names is downloaded or run.
@@ -33,7 +33,7 @@ options:
   recipe:
     description:
       - Name of a recipe, path of a file, or for V(check) path of a folder. Needed by all actions but V(list).
-      - C(FILE#VARIANT) chooses a variant of a recipe of the vLLM project.
+      - C(FILE#VARIANT) chooses a variant of a recipe that has several.
     type: str
     default: ""
   hosts:

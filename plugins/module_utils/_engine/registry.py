@@ -122,7 +122,7 @@ def _platform(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def registry_place_of(name: str) -> tuple[str, str]:
-    """The registry's address, and what it calls the image: ``vllm/vllm`` is Docker's own ``registry-1.docker.io``."""
+    """The registry's address, and what it calls the image: ``org/image`` is Docker's own ``registry-1.docker.io``."""
     first, _slash, rest = name.partition("/")
     if rest and ("." in first or ":" in first or first == "localhost"):
         return ("registry-1.docker.io" if first == "docker.io" else first), rest

@@ -19,6 +19,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import foreign
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.registry import DEFAULT
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.sglang import SGLANG
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.vllm import VLLM
 
@@ -48,7 +49,7 @@ def available() -> int:
 
 
 def attempt(
-    command: Sequence[str], model: bool, seconds: float, free: int, runner: Runner = _run, engine: str = VLLM.name
+    command: Sequence[str], model: bool, seconds: float, free: int, runner: Runner = _run, engine: str = DEFAULT.name
 ) -> tuple[dict[str, Any], str]:
     """What the engine said, empty where it was not asked; and what was left out, with the reason."""
     if engine not in PROGRAMS:

@@ -18,7 +18,7 @@ _WORDS: t.Final = (
 )
 # what is quoted has a limit: without one a text of open quotes would be read to its end from each of them
 _SECRETS: t.Final[tuple[tuple[re.Pattern[str], str], ...]] = (
-    # 'api_key': ['…'] of the engine's own line of arguments, api-key: …, VLLM_API_KEY=…, HF_TOKEN=…, password: …
+    # 'api_key': ['…'] of the engine's own line of arguments, api-key: …, API_KEY=…, HF_TOKEN=…, password: …
     (
         re.compile(
             rf"(?i)((?:{_WORDS})[\"']?\s*[=:](?:\s*-\s+|[ \t]*))"

@@ -15,7 +15,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape imp
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError, as_int
 
 GIB = 1024**3
-#: the arguments of ``vllm serve`` that are read here
+#: the engine's arguments that are read here
 ARGUMENTS = (
     *("enable-lora", "max-loras", "max-lora-rank", "max-cpu-loras", "fully-sharded-loras"),
     *("kv-offloading-size", "cpu-offload-gb", "mm-processor-cache-gb", "engram-config"),

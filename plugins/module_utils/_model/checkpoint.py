@@ -177,8 +177,8 @@ def index_remark(path: str) -> str:
     if len(files) < 2:
         return ""
     return (
-        f"{index_path} is missing: the weights are those of {len(files)} files, {files[0]} to {files[-1]}, as vLLM "
-        "loads them, and nothing says whether a tensor is missing. Fetch the model again, with its index."
+        f"{index_path} is missing: the weights are those of {len(files)} files, {files[0]} to {files[-1]}, as the "
+        "engine loads them, and nothing says whether a tensor is missing. Fetch the model again, with its index."
     )
 
 

@@ -4,7 +4,7 @@
 
 The engine measures it at each start: what free memory fell by, the peak of one step with the most tokens, and the
 graphs that it will capture. Which part each argument has follows from its source; how large a part is, from measured
-starts (docs/developers.md). On unified memory the host's own part counts as well, and two boots of the same host differ.
+starts (docs/developers.md). On unified memory the host's own part counts too, and two boots of the same host differ.
 """
 
 from __future__ import annotations

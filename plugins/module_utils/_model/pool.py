@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The pool of blocks that the engine makes of a model's caches, and what one request takes of it.
 
-vLLM gives every cache pages of equal size, puts caches of one kind into groups that share a block table, and hands out
-blocks: one block is a page of each cache of a group, and as large as the largest group. So padding counts, a window
-holds more than its tokens, and a state takes whole blocks. This file follows get_kv_cache_groups and
+The engine gives every cache pages of equal size, puts caches of one kind into groups that share a block table, and
+hands out blocks: one block is a page of each cache of a group, and as large as the largest group. So padding counts, a
+window holds more than its tokens, and a state takes whole blocks. This file follows get_kv_cache_groups and
 _max_memory_usage_bytes_from_groups of vLLM 0.32; tools/judge holds it against them.
 """
 

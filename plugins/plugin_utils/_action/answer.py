@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.registry import ENGINES
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import shape, told, told_measured
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.shape import Form
 
@@ -171,7 +172,7 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
     "memory_plan": {"plan": {}},
     "cluster_verify": {"found": {}},
     "vllm_options": {
-        "table": {"vllm?": str, "sglang?": str, "options": {str: {}}, "value_lists?": {str: object}},
+        "table": {**{f"{name}?": str for name in ENGINES}, "options": {str: {}}, "value_lists?": {str: object}},
         "cached": bool,
         "path": str,
     },

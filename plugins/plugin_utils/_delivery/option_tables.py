@@ -14,8 +14,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import o
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_args import read_table
 
 
 def kept(engine: str, inventory: Any, host: str) -> str:
@@ -33,7 +33,7 @@ def read(path: str) -> dict[str, Any] | None:
     if not path:
         return None
     try:
-        table = vllm_args.read_table(path)
+        table = read_table(path)
     except (OSError, ValueError, json.JSONDecodeError, SizingError):
         return None  # absent or cut short: asked for again
     return table if table["schema"] == option_table.SCHEMA else None  # so is one of another schema

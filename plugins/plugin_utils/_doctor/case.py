@@ -94,7 +94,7 @@ class Case:
 
 
 def parse_argv(argv: Sequence[str]) -> dict[str, t.Any]:
-    """``vllm serve MODEL --key value --flag --no-flag --key=value`` as options by name."""
+    """``serve MODEL --key value --flag --no-flag --key=value`` as options by name."""
     options: dict[str, t.Any] = {}
     words = list(argv)
     if "serve" in words[:4]:
@@ -135,7 +135,7 @@ def _plain(text: str) -> t.Any:
 
 
 #: the one whose arguments are judged by checks
-_ENGINE = registry.DEFAULT
+JUDGED = registry.DEFAULT
 _ARGUMENTS = "non-default args: "
 #: characters of them, at most
 _MOST_ARGUMENTS = 1 << 20
@@ -145,7 +145,7 @@ _VERSION = re.compile(r"(?:vLLM API server version|LLM engine \(v)\s*(\d+\.\d+(?
 
 
 def log_arguments(log: Log) -> Iterator[Serve]:
-    """What vLLM itself printed of its arguments, newest last; only the newest start of a log counts."""
+    """What the engine itself printed of its arguments, newest last; only the newest start of a log counts."""
     position = log.text.rfind(_ARGUMENTS + "{")
     if position < 0:
         return
@@ -172,16 +172,16 @@ def serve_arguments(host: str, evidence: Evidence, read_yaml: Callable[[str], t.
 
     ``read_yaml`` gives None for what is no YAML; this file itself needs the standard library alone.
     """
-    version = ((evidence.get("engine") or {}).get("versions") or {}).get(_ENGINE.name, "")
+    version = ((evidence.get("engine") or {}).get("versions") or {}).get(JUDGED.name, "")
     files = evidence.get("files") or {}
     for group in groups_told(evidence):
-        text = files.get(group.listed(_ENGINE.config))
+        text = files.get(group.listed(JUDGED.config))
         given = read_yaml(text) if text else None
         if isinstance(given, Mapping):
             args = {str(key).replace("_", "-"): value for key, value in given.items()}
-            yield Serve(host, f"{group.etc}/{_ENGINE.config}", args, version, group.name)
+            yield Serve(host, f"{group.etc}/{JUDGED.config}", args, version, group.name)
     for process in evidence.get("processes") or ():
-        if process["program"] == _ENGINE.name:
+        if process["program"] == JUDGED.name:
             args = parse_argv(process["argv"])
             if "config" not in args:
                 yield Serve(host, f"process {process['pid']}", args, version)

@@ -14,6 +14,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import answers
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import (
+    JUDGED,
     Case,
     Serve,
     check,
@@ -81,7 +82,7 @@ def think_swallowed(case: Case) -> Iterator[Hit]:
     for serve in case.serves:
         given = {"reasoning-parser": serve.get("reasoning-parser")}
         if any(engine_version.parser_problems(serve.model, given, serve.version)):
-            yield serve.hit(f"reasoning-parser qwen3 for {serve.model} with vLLM {serve.version}")
+            yield serve.hit(f"reasoning-parser qwen3 for {serve.model} with {JUDGED.title} {serve.version}")
 
 
 def _tensor_parallel(serve: Serve) -> int:
@@ -172,12 +173,14 @@ def api_open(case: Case) -> Iterator[Hit]:
     for host, evidence in hosts_read(case):
         for process in evidence.get("processes") or ():
             args = parse_argv(process["argv"])
-            if process["program"] != "vllm" or process["api_key"] or "config" in args:
+            if process["program"] != JUDGED.name or process["api_key"] or "config" in args:
                 continue
             address = str(args.get("host", "0.0.0.0"))
             if "api-key" not in args and "uds" not in args and not is_loopback(address):
                 port = args.get("port", 8000)
-                yield Hit(host, [f"vllm serve listens on {address}:{port} without a key"], f"process {process['pid']}")
+                yield Hit(
+                    host, [f"{JUDGED.program} listens on {address}:{port} without a key"], f"process {process['pid']}"
+                )
 
 
 def _sounder_kernels(case: Case, host: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import boots
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.verdict import gib
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import limits, pcie_errors
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import (
     Case,
     Evidence,
@@ -28,7 +29,7 @@ SKEW: t.Final = 5.0
 
 
 def _engine_runs(evidence: Evidence) -> bool:
-    return any(process["program"] in ("vllm", "worker") for process in evidence.get("processes") or ())
+    return any(process["program"] in (*registry.ENGINES, "worker") for process in evidence.get("processes") or ())
 
 
 @check
@@ -140,7 +141,7 @@ def versions_differ(case: Case) -> Iterator[Hit]:
 
 @check
 def engine_differs(case: Case) -> Iterator[Hit]:
-    for name in ("python", "ray", "vllm", "torch"):
+    for name in ("python", "ray", *registry.ENGINES, "torch"):
         by_value: dict[str, list[str]] = {}
         for host, evidence in hosts_read(case):
             engine = evidence.get("engine") or {}

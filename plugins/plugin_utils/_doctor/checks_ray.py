@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.verdict import gib
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import (
     GIB,
     Case,
@@ -60,8 +61,10 @@ def ray_absent(case: Case) -> Iterator[Hit]:
         wants = any(
             str(serve.get("distributed-executor-backend", "")) == "ray" and serve.ours for serve in case.serves
         ) or bool((evidence.get("files") or {}).get("ray.json"))
-        if engine.get("present") and engine["versions"].get("vllm") and "ray" not in engine["versions"] and wants:
-            yield Hit(host, [f"/opt/sparkthor/venv has vllm {engine['versions']['vllm']} and no ray"])
+        versions = engine.get("versions") or {}
+        serves = next((f"{name} {versions[name]}" for name in registry.ENGINES if versions.get(name)), "")
+        if engine.get("present") and serves and "ray" not in versions and wants:
+            yield Hit(host, [f"/opt/sparkthor/venv has {serves} and no ray"])
 
 
 @check

@@ -33,7 +33,7 @@ _DOCUMENTATION_KEYS = ("description", "version_added", "short_description")
 _READ_ELSEWHERE = "fabric_"
 #: results of tasks that are not private to their role
 _REGISTERED = re.compile(r"^ +register: ([a-z]\w*)$", re.MULTILINE)
-#: first words of roles' names that mean nothing else, where a person leaves out the second one (vllm_recipe)
+#: first words of roles' names that mean nothing else, where a person leaves out the second one
 _FAMILIES = ("vllm_", "ray_", "nccl_", "roce_")
 
 

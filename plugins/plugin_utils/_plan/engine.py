@@ -12,6 +12,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location, places, ray_config
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.base import EngineOnHost
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.local_path import local
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import toolchain
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
@@ -24,7 +25,7 @@ RAY_TEMP_DIR = f"{HOME}/ray"
 WORK_DIR = "/opt/sparkthor"
 VENV = f"{WORK_DIR}/venv"
 OFFLINE: Mapping[str, str] = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
-_NO_REPORTS: Mapping[str, str] = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+_NO_REPORTS: Mapping[str, str] = {**registry.DEFAULT.no_reports, "DO_NOT_TRACK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
 @dataclass(frozen=True)
@@ -47,17 +48,17 @@ class EngineSettings:
     engine_build_packages: list[str] = field(default_factory=lambda: ["gcc", "libc6-dev", "python3-dev"])
 
 
-def cache_folders(cache: str) -> dict[str, str]:
+def cache_folders(cache: str, engine: EngineOnHost) -> dict[str, str]:
     """Environment that leads everything that costs minutes to make below one folder: compiled kernels, graphs, tuning.
 
-    The one answer for Ray (engine.env) and for serving (vllm.env): a rank that Ray starts finds what another left.
+    The one answer for Ray (engine.env) and for serving: a rank that Ray starts finds what another left.
     FlashInfer appends ``.cache/flashinfer`` to its folder.
     """
     return {
         "HOME": cache,
         "XDG_CACHE_HOME": cache,
         "HF_HOME": f"{cache}/huggingface",
-        "VLLM_CACHE_ROOT": f"{cache}/vllm",
+        **{name: f"{cache}/{folder}" for name, folder in engine.caches.items()},
         "FLASHINFER_WORKSPACE_BASE": cache,
         "TRITON_CACHE_DIR": f"{cache}/triton",
         "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
@@ -130,7 +131,7 @@ def engine_environment(settings: EngineSettings, node: Mapping[str, Any]) -> dic
     Values given in ``engine_extra_env`` win; null takes one away.
     """
     environment: dict[str, Any] = {
-        **cache_folders(settings.engine_cache_dir),
+        **cache_folders(settings.engine_cache_dir, registry.DEFAULT),
         "PYTHONPYCACHEPREFIX": bytecode_folder(settings.engine_cache_dir),
         **_NO_REPORTS,
     }

@@ -12,9 +12,6 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     environment,
-    vllm_args,
-    vllm_config,
-    vllm_parsers,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import secret_name
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import (
@@ -23,9 +20,12 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fie
     validated,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serve_command import SHELL_VARIABLE
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_args import check_environment
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import OWNED
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_parsers import idle_parsers
 
 #: What the roles decide; a translated recipe must not bring it.
-_DECIDED = (frozenset(vllm_config.OWNED) - frozenset(SERVE_FIELDS)) | {
+_DECIDED = (frozenset(OWNED) - frozenset(SERVE_FIELDS)) | {
     *("download-dir", "data-parallel-address", "data-parallel-rpc-port", "data-parallel-backend"),
 }
 #: Files that the original tool puts into the image; here only an absolute path can be meant.
@@ -55,7 +55,8 @@ class Foreign:
     engine: str = registry.DEFAULT.name
     #: options that the roles decide, so that a translated recipe must not bring them
     decided: Collection[str] = _DECIDED
-    vllm: dict[str, Any] = field(default_factory=dict)
+    #: of the engine: pinned, minimum
+    versions: dict[str, Any] = field(default_factory=dict)
     weights_bytes: int | None = None
     #: whether the image is of the engine's own project, which holds no plugin
     plain_image: bool = False
@@ -75,7 +76,7 @@ def finished(foreign: Foreign, called: str, *, hosts: Any, splits: Mapping[int, 
     files = dict(flags)
     notes = [*foreign.notes, *_taken_out(flags, called, foreign.decided)]
     if foreign.engine == registry.DEFAULT.name:
-        notes += vllm_parsers.idle(flags, files, foreign.plain_image)
+        notes += idle_parsers(flags, files, foreign.plain_image)
     carried = _environment(foreign.environment, notes)
     return validated(
         {
@@ -88,7 +89,7 @@ def finished(foreign: Foreign, called: str, *, hosts: Any, splits: Mapping[int, 
             "image": foreign.image,
             "executor": foreign.executor,
             "engine": foreign.engine,
-            "vllm": foreign.vllm,
+            "vllm": foreign.versions,
             "hosts": hosts,
             "splits": dict(splits),
             "max_model_len": length,
@@ -152,7 +153,7 @@ def _environment(given: Mapping[str, Any], notes: list[str]) -> dict[str, str]:
             notes.append(f"{shown} (decided by the fabric plan or a secret)")
         elif SHELL_VARIABLE.search(text):
             notes.append(f"{shown} (from the original tool's shell)")
-        elif problems := vllm_args.check_environment({str(name): text}):
+        elif problems := check_environment({str(name): text}):
             notes.append(f"{shown} ({problems[0].what})")
         elif refused:
             notes.append(f"{shown} ({refused[0]}; {refused[1]})")

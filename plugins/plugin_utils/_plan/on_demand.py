@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.registry import DEFAULT
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.door import Turn
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.front import label
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_serve import Serving
@@ -31,5 +32,6 @@ def turn(serving: Serving, beside: Sequence[Serving]) -> Turn | None:
         return None
     # a name that nginx would read as more than text is not listed meanwhile
     names = [name for name in serving.names if label(name) == name]
-    found = [{"id": name, "object": "model", "created": 0, "owned_by": "vllm", "root": name} for name in names]
+    owner = serving.engine_name or DEFAULT.name
+    found = [{"id": name, "object": "model", "created": 0, "owned_by": owner, "root": name} for name in names]
     return Turn(serving.places.name, json.dumps({"object": "list", "data": found}))

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import yaml
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError, host_counts
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import plain
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_args import words_of
 
 #: variables of that tool, and the options that take them
 _VARIABLES = {
@@ -61,7 +61,7 @@ def sparkrun(recipe: Mapping[str, Any], image: str = "", hosts: int | None = Non
     words = [[option, f"{{{key}}}"] for key, option in _VARIABLES.items() if key in values]
     for served in [recipe["served_model_name"]] if recipe["served_model_name"] else []:
         words.append(["--served-model-name", *([served] if isinstance(served, str) else served)])
-    words += [vllm_args.words_of(option, value) for option, value in recipe["args"].items() if value is not None]
+    words += [words_of(option, value) for option, value in recipe["args"].items() if value is not None]
     parts = ["vllm serve {model}", *(_line(word) for word in words)]
     data = {
         "recipe_version": "2",

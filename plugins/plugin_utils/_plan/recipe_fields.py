@@ -17,21 +17,11 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     image_steps,
     known_good,
     measured,
-    vllm_config,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import option_name
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import OWNED
 
 _REQUIRED = ("name", "summary", "model", "runtime", "hosts", "args")
-_KNOWN = frozenset(
-    (
-        *_REQUIRED,
-        *("revision", "served_model_name", "image", "image_digest", "vllm", "kinds", "topologies", "split"),
-        *("max_model_len", "args_below", "reasons", "environment", "fallbacks", "differences"),
-        *("draft_config", "draft_weights_bytes", "measured", "executor", "known_good"),
-        *("weights_bytes", "active_bytes", "config", "source", "untranslated", "splits", "gpu_memory_gib"),
-        *("answers", "engine", "build"),
-    )
-)
 #: Arguments that the role renders from its own variables; a recipe states them as fields.
 SERVE_FIELDS = ("max-model-len", "tensor-parallel-size", "pipeline-parallel-size", "served-model-name", "model")
 
@@ -121,14 +111,15 @@ def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
     missing = [key for key in _REQUIRED if key not in data]
     if missing:
         raise RecipeError(f"vllm_serve_recipe={called!r} lacks {', '.join(missing)}. Add what is missing.")
-    unknown = sorted(set(data) - _KNOWN)
+    known = {*_REQUIRED, *_defaults()}
+    unknown = sorted(set(data) - known)
     if "acknowledged" in unknown:
         raise RecipeError(
             f"vllm_serve_recipe={called!r}: acknowledged={data['acknowledged']!r} is not a recipe's to say. Take it "
             "out; whoever wants such an option says so in the inventory, in vllm_serve_acknowledged."
         )
     if unknown:
-        close = difflib.get_close_matches(unknown[0], sorted(_KNOWN), n=1)
+        close = difflib.get_close_matches(unknown[0], sorted(known), n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
         raise RecipeError(f"vllm_serve_recipe={called!r} has unknown fields {', '.join(unknown)}.{hint}")
     data = {"args": {}, **{key: value for key, value in data.items() if value is not None}}
@@ -146,9 +137,9 @@ def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
     later = [key for rule in data.get("args_below") or () for key in rule["args"]]
     # another engine's names are read where it is planned
     ours = data.get("engine", registry.DEFAULT.name) == registry.DEFAULT.name
-    owned = sorted({option_name(key) for key in (*data["args"], *later)} & set(vllm_config.OWNED if ours else ()))
+    owned = sorted({option_name(key) for key in (*data["args"], *later)} & set(OWNED if ours else ()))
     if owned:
-        ours = [f"{name}: {vllm_config.OWNED[name]}" for name in owned if name not in SERVE_FIELDS]
+        ours = [f"{name}: {OWNED[name]}" for name in owned if name not in SERVE_FIELDS]
         fix = f"The role decides it ({'; '.join(ours)})." if ours else ""
         if len(ours) < len(owned):
             fix = f"Use the fields model, served_model_name, max_model_len and split. {fix}".strip()

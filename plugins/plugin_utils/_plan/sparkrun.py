@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Recipes of the community's `sparkrun` tool and of spark-vllm-docker (version 1), translated into recipes of ours.
+"""Recipes of the community's `sparkrun` tool (versions 1 and 2), translated into recipes of ours.
 
 What the original tool would run is what is planned here; a part that has no counterpart is named, never dropped in
 silence and never run.
@@ -82,8 +82,7 @@ def translate_sparkrun(data: Mapping[str, Any], called: str) -> dict[str, Any]:
         raise RecipeError(f"vllm_serve_recipe={called!r} names no model. Add it.")
     defaults = _dictionary(data, "defaults", called)
     command = str(data.get("command") or "")
-    runtime = _runtime(data, command, called)
-    engine = SGLANG.name if runtime == SGLANG.name else registry.DEFAULT.name
+    engine, executor = _runtime(data, command, called)
     notes = _steps(data)
     if command:
         folder = f"{MODEL_STORE}/{model.rstrip('/').rpartition('/')[2]}"
@@ -116,7 +115,7 @@ def translate_sparkrun(data: Mapping[str, Any], called: str) -> dict[str, Any]:
     split = foreign.split()
     hosts, splits = _hosts(data, split, foreign.notes, called)
     # one host is started in the same way by either of its runtimes
-    foreign.executor = "" if hosts == 1 else {"vllm-distributed": "mp", "vllm-ray": "ray"}.get(runtime, "")
+    foreign.executor = "" if hosts == 1 else executor
     return finished(foreign, called, hosts=hosts, splits=splits)
 
 
@@ -127,26 +126,29 @@ def _dictionary(data: Mapping[str, Any], key: str, called: str) -> Mapping[str, 
     return value
 
 
-def _runtime(data: Mapping[str, Any], command: str, called: str) -> str:
-    """`sglang`, or `vllm-ray` or `vllm-distributed`, as its tool would choose it; an error for another engine."""
+def _runtime(data: Mapping[str, Any], command: str, called: str) -> tuple[str, str]:
+    """The engine, and what starts its ranks where its tool would choose that; an error for another engine."""
     runtime = str(data.get("runtime") or "")
     if not runtime:
         first = command.strip()
-        runtime = next((word for word in _OTHER_COMMANDS if first.startswith(word)), "vllm")
+        runtime = next((word for word in _OTHER_COMMANDS if first.startswith(word)), registry.DEFAULT.name)
     if runtime.rpartition(" ")[2] == SGLANG.name:
-        return SGLANG.name
-    if not runtime.startswith(("vllm", "eugr-vllm")):
+        return SGLANG.name, ""
+    own = runtime.removeprefix("eugr-")
+    if not own.startswith(registry.DEFAULT.name):
         raise RecipeError(
-            f"vllm_serve_recipe={called!r} is for {runtime}. Only recipes for vLLM and SGLang can be served here.",
+            f"vllm_serve_recipe={called!r} is for {runtime}. Only recipes for {registry.DEFAULT.title} and "
+            f"{SGLANG.title} can be served here.",
             "engine",
         )
-    if runtime not in ("vllm", ""):
-        return "vllm-ray" if runtime.startswith("eugr") else runtime
+    if own != runtime or own != registry.DEFAULT.name:
+        starter = "ray" if own != runtime else own.removeprefix(f"{registry.DEFAULT.name}-")
+        return registry.DEFAULT.name, {"distributed": "mp", "ray": "ray"}.get(starter, "")
     defaults = data.get("defaults") or {}
     ray = str(defaults.get("distributed_executor_backend", "")).lower() == "ray"
     ray = ray or bool(re.search(r"--distributed-executor-backend[\s=]+ray\b", command))
     solo = data.get("solo_only") or data.get("max_nodes") == 1 or data.get("mode") == "solo"
-    return "vllm-ray" if ray or solo else "vllm-distributed"
+    return registry.DEFAULT.name, "ray" if ray or solo else "mp"
 
 
 def _steps(data: Mapping[str, Any]) -> list[str]:

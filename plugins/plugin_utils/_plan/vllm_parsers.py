@@ -14,7 +14,7 @@ _OF_PLUGINS = {"reasoning-parser-plugin": "reasoning-parser", "tool-parser-plugi
 _TOOLS, _SWITCH = "tool-call-parser", "enable-auto-tool-choice"
 
 
-def idle(flags: dict[str, Any], given: Mapping[str, Any], plain_image: bool) -> list[str]:
+def idle_parsers(flags: dict[str, Any], given: Mapping[str, Any], plain_image: bool) -> list[str]:
     """Takes out parsers that nothing would use, and says of each why.
 
     ``given``: the flags before files of the original were left out; ``plain_image``: nobody put such files into it.

@@ -79,7 +79,7 @@ def translate_project(
         plain_image=True,
         notes=notes,
         image=image,
-        vllm=_versions(chosen.get("min_vllm_version") or model.get("min_vllm_version")),
+        versions=_versions(chosen.get("min_vllm_version") or model.get("min_vllm_version")),
         weights_bytes=_weights(chosen),
         differences=[f"Variant {key} of {', '.join(data['variants'])}; choose one by FILE#VARIANT."],
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.vllm import VLLM
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import OWN, Places
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.groups import names_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import door, front, patience, virtual_address
@@ -338,11 +339,11 @@ def vllm_environment(serving: Serving) -> dict[str, Any]:
             "vllm_serve_api_keys"
         )
     environment: dict[str, Any] = {
-        **cache_folders(serving.settings.engine_cache_dir),
+        **cache_folders(serving.settings.engine_cache_dir, VLLM),
         "VLLM_CONFIG_ROOT": "/etc/sparkthor/vllm",
         # a domain that is allowed must not lead to another one, or to a port of this host
         "VLLM_MEDIA_URL_ALLOW_REDIRECTS": "0",
-        "VLLM_NO_USAGE_STATS": "1",
+        **VLLM.no_reports,
         "DO_NOT_TRACK": "1",
         "PYTHONUNBUFFERED": "1",
     }

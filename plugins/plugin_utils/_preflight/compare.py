@@ -63,7 +63,7 @@ def _model_copy(arguments: Arguments, variables: Mapping[str, Any]) -> Arguments
     return {"root": arguments["root"], "models": declared.models}
 
 
-def _vllm_options(arguments: Arguments, variables: Mapping[str, Any]) -> None:
+def _engine_options(arguments: Arguments, variables: Mapping[str, Any]) -> None:
     host = str(variables["inventory_hostname"])
     kept = option_tables.kept(str(arguments.get("engine") or ""), variables.get("inventory_dir"), host)
     table = option_tables.read(kept)
@@ -78,7 +78,7 @@ PREPARE: dict[str, Callable[[Arguments, Mapping[str, Any]], Arguments | None]] =
     "engine_image": _engine_image,
     "engine_venv": _engine_venv,
     "model_copy": _model_copy,
-    "vllm_options": _vllm_options,
+    "vllm_options": _engine_options,
 }
 
 

@@ -21,6 +21,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     limits,
     pcie_errors,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import Places
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory, role_specs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
@@ -345,20 +346,6 @@ def host_status(
     return state, problems
 
 
-#: SGLang's names of what other engines' options say as well
-_ALIKE = {
-    "model-path": "model",
-    "context-length": "max-model-len",
-    "tp-size": "tensor-parallel-size",
-    "pp-size": "pipeline-parallel-size",
-}
-
-
-def alike(options: Mapping[str, str]) -> dict[str, str]:
-    """An engine's options, with what several engines have under one name."""
-    return {**{_ALIKE[name]: value for name, value in options.items() if name in _ALIKE}, **options}
-
-
 def serving_status(host: str, facts: Mapping[str, Any] | None, port: Any) -> dict[str, Any]:
     """What the head's watchdog says, or why nobody says anything."""
     state_read: dict[str, Any] = {"state": "unknown", "line": f"no answer from the head {host}", "model": ""}
@@ -368,7 +355,7 @@ def serving_status(host: str, facts: Mapping[str, Any] | None, port: Any) -> dic
     unit = facts["units"].get("sparkthor-vllm", {})
     state = serving["state"]
     updated = state.get("updated")
-    options, said = serving["options"], alike(serving["options"])
+    options, said = serving["options"], registry.alike(serving["options"])
     endpoint = front.api_url(facts["node"]["management"]["address"], port, bool(serving.get("tls")))
     state_read.update(
         model=serving["model"],

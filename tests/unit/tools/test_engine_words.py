@@ -53,5 +53,6 @@ def test_one_more_is_named_and_one_that_moved_is_not() -> None:
     assert not engine_words.grown({"a.py": 2}, {"a.py": 1, "b.py": 1})
 
 
-def test_there_are_no_more_than_the_list_says() -> None:
+def test_there_are_no_more_than_the_list_says_and_it_says_sixty_at_most() -> None:
     assert not engine_words.grown(engine_words.counted(), engine_words.held())
+    assert sum(engine_words.held().values()) <= 60

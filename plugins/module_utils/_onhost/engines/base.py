@@ -151,6 +151,11 @@ class EngineOnHost:
     key_variable: str = ""
     #: distributions, by the names of their metadata folders, whose versions say which engine it is
     packages: tuple[str, ...] = ()
+    #: variables that lead to caches of its own, each with its folder below ours, and those that keep it from reporting
+    caches: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    no_reports: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    #: its names of options that are called otherwise here
+    alike: Mapping[str, str] = dataclasses.field(default_factory=dict)
     #: all that it is made of, where it is no Python package; the first of ``packages`` is the wheel with them
     programs: tuple[str, ...] = ()
     #: ending of the one file that the program is given, where a model's folder holds more; empty for the folder

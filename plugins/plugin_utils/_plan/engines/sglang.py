@@ -42,14 +42,6 @@ PARTITION = "SGLANG_PP_LAYER_PARTITION"
 CHUNK = 8192
 #: the cache is made of pages of so many tokens at most
 PAGE = 64
-#: caches that it has beside those of every engine, each with its folder below ours
-_CACHES = {
-    "SGLANG_CACHE_DIR": "sglang",
-    "SGLANG_JIT_CACHE_DIR": "sglang/jit",
-    "TILELANG_CACHE_DIR": "tilelang",
-    "TVM_FFI_CACHE_DIR": "tvm-ffi",
-    "CUTE_DSL_CACHE_DIR": "cute-dsl",
-}
 _MEMORY = "mem-fraction-static"
 _TOKENS = "max-total-tokens"
 
@@ -162,11 +154,8 @@ class PlannedSglang(PlannedEngine):
         return {**config, **dict(sorted(rest.items()))}
 
     def environment(self, serving: Serving) -> dict[str, Any]:
-        cache = serving.settings.engine_cache_dir
-        shared = {name: folder for name, folder in cache_folders(cache).items() if not name.startswith("VLLM_")}
         environment = {
-            **shared,
-            **{name: f"{cache}/{folder}" for name, folder in _CACHES.items()},
+            **cache_folders(serving.settings.engine_cache_dir, SGLANG),
             # else its queues between hosts may take another network
             "SGLANG_HOST_IP": str(serving.network["control_address"]),
             # a hang of NCCL 2.30's NVLink switches, which these machines do not have

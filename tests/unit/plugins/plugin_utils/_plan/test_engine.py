@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import Wanted
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.vllm import VLLM
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import engine, onhost, vllm_serve
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import EngineSettings
@@ -33,7 +34,7 @@ def test_every_cache_is_below_one_folder() -> None:
 
 
 def test_ray_and_serving_have_the_same_caches(variables: dict[str, Any]) -> None:
-    folders = engine.cache_folders(engine.CACHE)
+    folders = engine.cache_folders(engine.CACHE, VLLM)
     assert folders.items() <= environment().items()
     serving = vllm_serve.serving_on(
         read_settings(vllm_serve.ServingSettings, variables),

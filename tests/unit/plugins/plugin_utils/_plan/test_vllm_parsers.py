@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_parsers import idle
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_parsers import idle_parsers
 
 
 def left(
     flags: dict[str, Any], given: dict[str, Any] | None = None, plain: bool = True
 ) -> tuple[dict[str, Any], list[str]]:
     kept = dict(flags)
-    return kept, idle(kept, {**flags, **(given or {})}, plain)
+    return kept, idle_parsers(kept, {**flags, **(given or {})}, plain)
 
 
 def test_a_parser_of_tools_without_its_switch() -> None:
