@@ -78,7 +78,7 @@ options:
     type: str
     default: auto
   layer_partition:
-    description: Layers of each stage (E(VLLM_PP_LAYER_PARTITION)) instead of its rule.
+    description: Layers of each stage, where the engine is told them, instead of its rule.
     type: raw
   hf_overrides:
     description: Changes to the model's C(config.json) (C(--hf-overrides)), such as a longer context.

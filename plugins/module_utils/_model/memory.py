@@ -4,7 +4,8 @@
 
 Pure and standard library only: the same file is imported by the filter on the controller, by the module on a
 host, and by the parallelism planner. Nothing here touches a GPU; every number is a formula over the model's shape,
-so that a split which cannot work is known before ten minutes of loading.
+so that a split which cannot work is known before ten minutes of loading. The engine is vLLM, whose rules these are;
+another one that is planned by them (SGLang) is pinned to what they give.
 """
 
 from __future__ import annotations
