@@ -104,7 +104,9 @@ def parse_reference(image: str, digest: str = "") -> Reference:
     """``engine_image`` and ``engine_image_digest``; a tag is wanted, and one that moves is refused without a digest."""
     match = _REFERENCE.match(image)
     if match is None or match["name"].endswith(("/", ":")) or {"", ".", ".."} & set(match["name"].split("/")):
-        raise EngineError(f"engine_image: {image!r} is not the name of an image, such as registry.example.com/engine:26.10")
+        raise EngineError(
+            f"engine_image: {image!r} is not the name of an image, such as registry.example.com/engine:26.10"
+        )
     inside = match["digest"] or ""
     for variable, value in (("engine_image", inside), ("engine_image_digest", digest)):
         if value and not _DIGEST.match(value):

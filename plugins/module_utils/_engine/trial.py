@@ -98,12 +98,8 @@ def check(found: Mapping[str, Any], versions: Mapping[str, str], kind: str, nccl
         wanted = versions.get(name, "")
         if found and wanted and not same_version(wanted, str(found.get(name, ""))):
             raise EngineError(f"The new engine says that it is {name} {found.get(name)}, and {wanted} was installed.")
-    if (
-        found
-        and kind in DEVICES
-        and not found.get("gpu")
-        and not any(for_cpu(str(found.get(name, ""))) for name in PROGRAMS)
-    ):
+    cpu = any(for_cpu(str(found.get(name, ""))) for name in PROGRAMS)
+    if found and kind in DEVICES and not found.get("gpu") and not cpu:
         raise EngineError(
             f"The new engine sees no GPU on this {kind}: its torch {found.get('torch')} does not fit the driver. "
             "The engine in use was left as it is."

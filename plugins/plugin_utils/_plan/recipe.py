@@ -23,6 +23,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import image_steps
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import parallel as _parallel
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.foreign_yaml import load_foreign
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.overrides import with_dependents
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import (
     MOST_CHARACTERS,
     RecipeError,
@@ -265,6 +266,18 @@ def _split(data: Mapping[str, Any], given: Mapping[str, Any], hosts: int, topolo
         if hosts > 1 and topology not in _parallel.RDMA_TOPOLOGIES and int(row.get("tensor_parallel", 1)) > 1
         else row
     )
+
+
+def begun(
+    recipe: Mapping[str, Any] | str, hosts: Sequence[str], known: Mapping[str, Any], engine: EngineOnHost
+) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    """The recipe without what the user's choice replaces, that choice, and what is to be said; checked by the hosts."""
+    own = {key: value for key, value in (known.get("overrides") or {}).items() if value not in (None, "")}
+    folder = known.get("folder", SHIPPED)
+    data, replaced = with_dependents(load(recipe, folder, known.get("base"), len(hosts)), own)
+    topology, kinds = str(known.get("topology") or "switch"), known.get("kinds") or {}
+    check_recipe_hosts(data, hosts, topology, kinds, folder, engine)
+    return data, own, replaced
 
 
 def check_engine(data: Mapping[str, Any], engine: EngineOnHost) -> None:

@@ -67,16 +67,16 @@ def resolve(
 
     `overrides` holds the user's own variables, which win; the filter `recipe` lists them. `image` is what serves.
     """
-    given = {key: value for key, value in (overrides or {}).items() if value not in (None, "")}
-    data, replaced = _overrides.with_dependents(_recipe.load(recipe, folder, base, len(hosts)), given)
-    _recipe.check_recipe_hosts(data, hosts, topology, kinds or {}, folder)
+    asked = {"overrides": overrides, "folder": folder, "base": base, "topology": topology, "kinds": kinds}
+    data, given, replaced = _recipe.begun(recipe, hosts, asked, VLLM)
     known = engine_version.of_image(image)
     wanted = _engine_version(data, version, table, known)
     args = _arguments(data, wanted or known.most, given)
     notes = _memory_in_gib(data, args, given, memory_bytes, len(hosts))
     acknowledged, length = list(given.get("acknowledged", [])), given.get("max_model_len", data["max_model_len"])
     hf_overrides = vllm_args.fields(args, "hf-overrides")
-    shape = _as_served(config or data["config"], hf_overrides)
+    shape = config or data["config"]
+    shape = with_overrides(shape, hf_overrides) if shape else None
     data["weights_bytes"] = weights_bytes or data["weights_bytes"]
     theirs = _own_options(data, given, image)
     parallel = _recipe.parallel_of(data, given, args, hosts, gpus_per_host, topology, shape, length, theirs)
@@ -148,11 +148,6 @@ def _memory_in_gib(
         return [f"gpu_memory_gib={amount:g}: without the hosts' memory {usual} of it is planned"]
     args["gpu-memory-utilization"] = math.floor(amount * 2**30 / min(sizes) * 1000) / 1000
     return []
-
-
-def _as_served(config: Mapping[str, Any] | None, hf_overrides: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The config.json that vLLM will read, such as one with an extended context."""
-    return None if config is None else with_overrides(config, hf_overrides)
 
 
 def _sizing(

@@ -17,7 +17,6 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding imp
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model import gguf, gguf_memory
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.llama_cpp import LLAMA_CPP
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import overrides
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import cache_folders
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import (
@@ -60,16 +59,7 @@ class PlannedLlamaCpp(PlannedEngine):
     )
 
     def plan(self, recipe: Mapping[str, Any] | str, hosts: Sequence[str], **known: Any) -> dict[str, Any]:
-        own = {key: value for key, value in (known.get("overrides") or {}).items() if value not in (None, "")}
-        data, replaced = overrides.with_dependents(_recipe.load(recipe, base=known.get("base"), hosts=len(hosts)), own)
-        _recipe.check_recipe_hosts(
-            data,
-            hosts,
-            str(known.get("topology") or "switch"),
-            known.get("kinds") or {},
-            _recipe.SHIPPED,
-            LLAMA_CPP,
-        )
+        data, own, replaced = _recipe.begun(recipe, hosts, known, LLAMA_CPP)
         acknowledged, length = list(own.get("acknowledged", [])), own.get("max_model_len", data["max_model_len"])
         args = _arguments(data, own, acknowledged)
         _one_gpu_each(data, hosts, known.get("gpus_per_host", 1), own)

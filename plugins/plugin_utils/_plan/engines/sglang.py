@@ -59,10 +59,8 @@ class PlannedSglang(PlannedEngine):
     partition = PARTITION
 
     def plan(self, recipe: Mapping[str, Any] | str, hosts: Sequence[str], **known: Any) -> dict[str, Any]:
-        own = {key: value for key, value in (known.get("overrides") or {}).items() if value not in (None, "")}
-        data, replaced = overrides.with_dependents(_recipe.load(recipe, base=known.get("base"), hosts=len(hosts)), own)
+        data, own, replaced = _recipe.begun(recipe, hosts, known, SGLANG)
         topology, kinds = str(known.get("topology") or "switch"), known.get("kinds") or {}
-        _recipe.check_recipe_hosts(data, hosts, topology, kinds, _recipe.SHIPPED, SGLANG)
         acknowledged, length = list(own.get("acknowledged", [])), own.get("max_model_len", data["max_model_len"])
         args = _arguments(data, own, acknowledged)
         shape = known.get("config") or data["config"]

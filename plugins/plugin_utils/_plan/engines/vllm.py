@@ -36,23 +36,14 @@ class PlannedVllm(PlannedEngine):
     image_version = "0.31.0"
     partition = vllm_plan.PARTITION
 
+    config = staticmethod(vllm_serve.vllm_config)
+    smaller_config = staticmethod(vllm_serve.smaller_config)
+    environment = staticmethod(vllm_serve.vllm_environment)
+    option_arguments = staticmethod(vllm_serve.option_arguments)
+    to_acknowledge = staticmethod(vllm_args.to_acknowledge)
+
     def plan(self, recipe: Mapping[str, Any] | str, hosts: Sequence[str], **known: Any) -> dict[str, Any]:
         return vllm_plan.resolve(recipe, hosts, **known)
-
-    def config(self, serving: Serving) -> dict[str, Any]:
-        return vllm_serve.vllm_config(serving)
-
-    def smaller_config(self, serving: Serving) -> dict[str, Any]:
-        return vllm_serve.smaller_config(serving)
-
-    def environment(self, serving: Serving) -> dict[str, Any]:
-        return vllm_serve.vllm_environment(serving)
-
-    def option_arguments(self, serving: Serving) -> dict[str, Any]:
-        return vllm_serve.option_arguments(serving)
-
-    def to_acknowledge(self, args: Mapping[str, Any]) -> list[str]:
-        return vllm_args.to_acknowledge(args)
 
     def needed(self, plan: Mapping[str, Any], strange: bool) -> list[str]:
         if not plan["options_checked"]:
