@@ -47,6 +47,8 @@ SPARKRUN = "sparkrun"
 _KEY = re.compile(r"""[\s{-]*["']?([\w.-]+)["']?\s*:(?:\s|$)""")
 #: what a recipe is refused for, by the variable that cannot be planned
 _KINDS = {"replicas": "replicas", "data-parallel-size": "replicas", "hosts": "split"}
+#: the share of memory that is asked for when nobody says: engines' own defaults are above what unified memory survives
+DEFAULT_UTILIZATION = 0.85
 #: how a warning begins of an argument that an image of others may have
 UNKNOWN_HERE = "Unknown here:"
 

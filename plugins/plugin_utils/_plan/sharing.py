@@ -16,13 +16,13 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster im
     plan_cluster_beside as cluster_beside,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import DEFAULT_UTILIZATION
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import (
     Ask,
     ServingError,
     available_bytes,
     plan_whole,
 )
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sizing_options import DEFAULT_UTILIZATION
 
 Nodes = Mapping[str, Mapping[str, Any]]
 

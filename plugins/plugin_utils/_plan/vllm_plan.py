@@ -12,6 +12,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.vllm_ker
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import errors_and_others
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model import beside
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import text_config, with_overrides
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.defaults import SPARK
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import read_shape
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import (
     SizingError,
@@ -21,7 +22,6 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.vllm import VLLM
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     engine_version,
-    sizing_options,
     vllm_args,
     vllm_config,
 )
@@ -37,6 +37,7 @@ OWN_TABLE = "the image is not of the vLLM project, and its own table decides bef
 NOT_CHECKED = "No vLLM version is named: arguments are not checked."
 #: layers of each pipeline stage, which vLLM reads however many stages there are
 PARTITION = "VLLM_PP_LAYER_PARTITION"
+_SHARE = "gpu-memory-utilization"
 #: arguments that are given to the memory plan as they are
 _FLAGS_OF_SIZE = (
     *("enable-expert-parallel", "enable-prefix-caching", "load-format", "speculative-config"),
@@ -75,12 +76,12 @@ def resolve(
     notes = _memory_in_gib(data, args, given, memory_bytes, len(hosts))
     acknowledged, length = list(given.get("acknowledged", [])), given.get("max_model_len", data["max_model_len"])
     hf_overrides = vllm_args.fields(args, "hf-overrides")
-    shape = config or data["config"]
-    shape = with_overrides(shape, hf_overrides) if shape else None
+    shape = None if (own := config or data["config"]) is None else with_overrides(own, hf_overrides)
     data["weights_bytes"] = weights_bytes or data["weights_bytes"]
     theirs = _own_options(data, given, image)
     parallel = _recipe.parallel_of(data, given, args, hosts, gpus_per_host, topology, shape, length, theirs)
-    serves = sizing_options.of_engine(hosts, kinds, wanted or known.most)
+    release = {"vllm_version": wanted or known.most} if wanted or known.most else {}
+    serves = {"kind": (kinds or {}).get(hosts[0], SPARK), **release}
     environment, sizing, left_out = _sizing(data, given, args, parallel, shape, serves)
     sizes = memory_of(data, shape, parallel, sizing, length, hosts, (memory_bytes, memory_available_bytes), require_fit)
     checked, warnings, checked_by = _check_arguments(data, args, environment, acknowledged, wanted, table, theirs)
@@ -139,14 +140,13 @@ def _memory_in_gib(
 ) -> list[str]:
     """Turns an amount of memory into the share that vLLM takes, by the smallest host; what is to be said about it."""
     amount = data["gpu_memory_gib"]
-    if amount is None or "gpu-memory-utilization" in {option_name(key) for key in own.get("args", {})}:
+    if amount is None or _SHARE in {option_name(key) for key in own.get("args", {})}:
         return []
     given = memory_bytes.values() if isinstance(memory_bytes, Mapping) else memory_bytes
     sizes = list(given) if isinstance(given, Iterable) else [given] * hosts
     if not sizes or None in sizes:
-        usual = sizing_options.DEFAULT_UTILIZATION
-        return [f"gpu_memory_gib={amount:g}: without the hosts' memory {usual} of it is planned"]
-    args["gpu-memory-utilization"] = math.floor(amount * 2**30 / min(sizes) * 1000) / 1000
+        return [f"gpu_memory_gib={amount:g}: without the hosts' memory {_recipe.DEFAULT_UTILIZATION} of it is planned"]
+    args[_SHARE] = math.floor(amount * 2**30 / min(sizes) * 1000) / 1000
     return []
 
 
@@ -176,9 +176,7 @@ def sizing_of_arguments(args: Mapping[str, Any], environment: Mapping[str, Any])
     options: dict[str, Any] = {
         "dtype": str(args.get("dtype", "auto")),
         "kv_cache_dtype": str(args.get("kv-cache-dtype", "auto")),
-        "gpu_memory_utilization": as_fraction(
-            "gpu-memory-utilization", args.get("gpu-memory-utilization", sizing_options.DEFAULT_UTILIZATION)
-        ),
+        "gpu_memory_utilization": as_fraction(_SHARE, args.get(_SHARE, _recipe.DEFAULT_UTILIZATION)),
         "enforce_eager": bool(args.get("enforce-eager", False)),
         "language_model_only": bool(args.get("language-model-only", False)),
         "mamba_ssm_cache_dtype": str(args.get("mamba-ssm-cache-dtype", "auto")),
@@ -278,7 +276,7 @@ def _arguments(data: Mapping[str, Any], version: str, given: Mapping[str, Any]) 
         args[name] = value
     args = {key: value for key, value in args.items() if value is not None}
     if "kv-cache-memory-bytes" not in args:
-        args.setdefault("gpu-memory-utilization", sizing_options.DEFAULT_UTILIZATION)
+        args.setdefault(_SHARE, _recipe.DEFAULT_UTILIZATION)
     return args
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.defaults import SPARK
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import read_shape
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.split import split_layers
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import (
@@ -21,7 +22,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
     parse_length,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.sglang import SGLANG
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import overrides, patience, sizing_options
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import overrides, patience
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import OFFLINE, WORK_DIR, cache_folders
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import (
@@ -228,12 +229,12 @@ def _sizing(
     found: dict[str, Any] = {
         "dtype": str(args.get("dtype", "auto")),
         "kv_cache_dtype": sglang_args.cache_dtype(str(args.get("kv-cache-dtype", "auto"))),
-        "gpu_memory_utilization": as_fraction(_MEMORY, args.get(_MEMORY, sizing_options.DEFAULT_UTILIZATION)),
+        "gpu_memory_utilization": as_fraction(_MEMORY, args.get(_MEMORY, _recipe.DEFAULT_UTILIZATION)),
         "enforce_eager": bool(args.get("disable-cuda-graph", False)),
         "enable_prefix_caching": not args.get("disable-radix-cache", False),
         "max_num_batched_tokens": parse_length("chunked-prefill-size", args.get("chunked-prefill-size", CHUNK)),
         "enable_expert_parallel": bool(parallel["expert_parallel"]),
-        **sizing_options.of_engine(hosts, kinds, ""),
+        "kind": kinds.get(hosts[0], SPARK),
     }
     if args.get("max-running-requests"):
         found["max_num_seqs"] = parse_length("max-running-requests", args["max-running-requests"])

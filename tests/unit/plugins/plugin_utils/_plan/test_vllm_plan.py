@@ -17,12 +17,13 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError, as_fraction
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import load
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError, host_counts
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import OWNED, serve_config
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_plan import resolve
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_plan import resolve, sizing_of_arguments
 
 from tests.unit.plugins.plugin_utils._plan.minimal_recipe import MINIMAL
 from tests.unit.published_models import model
@@ -529,3 +530,29 @@ def test_without_a_shape_there_is_no_memory_plan() -> None:
     assert plan["served_model_name"] == "m"
     # vLLM's own default is above what unified memory survives
     assert plan["args"] == {"gpu-memory-utilization": 0.85}
+
+
+def test_what_no_argument_names_is_left_to_the_plan() -> None:
+    assert sizing_of_arguments({}, {}) == {
+        **{"dtype": "auto", "kv_cache_dtype": "auto", "gpu_memory_utilization": as_fraction("share", 0.85)},
+        **{"enforce_eager": False, "language_model_only": False, "mamba_ssm_cache_dtype": "auto"},
+    }
+
+
+def test_what_is_named_is_told() -> None:
+    args = {"max-num-batched-tokens": "16k", "max-num-seqs": 8, "kv-cache-memory-bytes": "2G", "performance-mode": "x"}
+    args |= {"enable-chunked-prefill": False, "enable-prefix-caching": False, "load-format": "auto", "seed": 1}
+    found = sizing_of_arguments(args, {"VLLM_PP_LAYER_PARTITION": "1,2", "OMP_NUM_THREADS": 4})
+    assert found == {
+        **sizing_of_arguments({}, {}),
+        **{"max_num_batched_tokens": 16_000, "max_num_seqs": 8, "kv_cache_memory_bytes": 2 * 2**30},
+        **{"enable_chunked_prefill": False, "enable_prefix_caching": False, "load_format": "auto"},
+        **{"performance_mode": "x", "layer_partition": "1,2"},
+    }
+    with pytest.raises(SizingError, match="max-num-seqs"):
+        sizing_of_arguments({"max-num-seqs": "many"}, {})
+
+
+def test_what_takes_memory_beside_the_engine_is_told() -> None:
+    args = {"enable-lora": True, "max-loras": 4, "kv-offloading-size": 8, "engram-config": {"cpu_offload": True}}
+    assert sizing_of_arguments({**args, "max-logprobs": 5}, {})["beside"] == args
