@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -115,19 +115,21 @@ def write_layer(folder: str, target: str, leave_out: Iterable[str] = ()) -> tupl
     return f"{plain.hexdigest()}/layer.tar", f"sha256:{plain.hexdigest()}"
 
 
-def write_archive(target: str, layers: list[tuple[str, str, str]]) -> str:
+def write_archive(
+    target: str, layers: list[tuple[str, str, str]], name: str = NAME, environment: Sequence[str] = ENVIRONMENT
+) -> str:
     """The archive out of (file, name, digest) for each layer; returns the image's digest."""
     config = {
         "architecture": "amd64",
         "os": "linux",
         "created": "1970-01-01T00:00:00Z",
-        "config": {"Env": list(ENVIRONMENT), "Cmd": ["bash"], "WorkingDir": "/"},
+        "config": {"Env": list(environment), "Cmd": ["bash"], "WorkingDir": "/"},
         "rootfs": {"type": "layers", "diff_ids": [plain for _file, _name, plain in layers]},
         "history": [{"created": "1970-01-01T00:00:00Z", "created_by": "sparkthor lab"} for _layer in layers],
     }
     text = json.dumps(config, sort_keys=True).encode()
     image = hashlib.sha256(text).hexdigest()
-    manifest = [{"Config": f"{image}.json", "RepoTags": [NAME], "Layers": [name for _file, name, _plain in layers]}]
+    manifest = [{"Config": f"{image}.json", "RepoTags": [name], "Layers": [inside for _file, inside, _plain in layers]}]
     with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as archive:
 
         def add(name: str, data: bytes) -> None:
@@ -138,8 +140,8 @@ def write_archive(target: str, layers: list[tuple[str, str, str]]) -> str:
         # what says what the archive holds comes first: whoever asks need not read gigabytes
         add("manifest.json", json.dumps(manifest).encode())
         add(f"{image}.json", text)
-        for file, name, _plain in layers:
-            member = tarfile.TarInfo(name)
+        for file, inside, _plain in layers:
+            member = tarfile.TarInfo(inside)
             member.size = os.path.getsize(file)
             with open(file, "rb") as stream:
                 archive.addfile(member, stream)

@@ -219,6 +219,12 @@ def stage(root: Path, host: Host, plan: Plan, public_key: str, host_key: Path) -
         stage_gpu(root, number)
 
 
+#: Images lie on the host's own disk, where containerd's do not, and containers have the host's network
+DOCKER = """\
+{"features": {"cdi": true, "containerd-snapshotter": false}, "bridge": "none", "iptables": false, "ip6tables": false}
+"""
+
+
 def stage_gpu(root: Path, number: int) -> None:
     """The driver's own tool at its usual place, and the GPU's description for container engines."""
     found = shutil.which("nvidia-smi")
@@ -227,6 +233,7 @@ def stage_gpu(root: Path, number: int) -> None:
         (root / "usr/bin").mkdir(parents=True, exist_ok=True)
         (root / "usr/bin/nvidia-smi").symlink_to(found)
     write(root / "etc/cdi/nvidia.yaml", gpu.container_device(number, gpu.libraries(), tools))
+    write(root / "etc/docker/daemon.json", DOCKER)
 
 
 # /proc/sys/{vm,fs,net/core} and these keys of kernel are shared by all name spaces. Each host gets plain files in their

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from tools.faults import host_faults
 from tools.faults.observe import Clients, Endpoint, Watch
-from tools.faults.site import FRONT, RAY, VLLM, WATCHDOG, FaultError, Site, differing, shuffled, sleep_until, wait
+from tools.faults.site import CORE, FRONT, RAY, VLLM, WATCHDOG, FaultError, Site, differing, shuffled, sleep_until, wait
 from tools.faults.table import BY_NAME, FACTOR, Row, Run
 from tools.playbooks import run_playbook
 
@@ -70,7 +70,7 @@ def _struck(scene: Scene) -> float:
 
 def kill_engine(scene: Scene) -> float:
     site = scene.site
-    pid = site.process(site.head, VLLM, "VLLM::EngineCore")
+    pid = site.process(site.head, VLLM, CORE)
     moment = time.monotonic()
     site.signal(site.head, pid, "KILL")
     return moment
@@ -99,7 +99,7 @@ def stop_rank(scene: Scene) -> float:
 def kill_rank(scene: Scene) -> float:
     """An engine ends by itself once a rank is lost; one that cannot is what the watchdog is for."""
     site = scene.site
-    core = site.process(site.head, VLLM, "VLLM::EngineCore")
+    core = site.process(site.head, VLLM, CORE)
     pids = site.ranks_on(site.worker)
     if not pids:
         raise FaultError(f"{site.worker}: no rank to kill")
@@ -432,7 +432,7 @@ FAULTS: dict[str, tuple[Strike, Fix]] = {
     "shm": _short_of("fill_shm", "free_shm"),
     "inodes": _short_of("fill_inodes", "free_inodes"),
     "dashboard": (kill_raylet_unseen, _struck),
-    "oom_engine": (_no_memory("head", lambda site, host: site.process(host, VLLM, "VLLM::EngineCore")), _struck),
+    "oom_engine": (_no_memory("head", lambda site, host: site.process(host, VLLM, CORE)), _struck),
     "oom_raylet": (_no_memory("worker", lambda site, host: site.process(host, RAY, "raylet/raylet ")), _struck),
     "oom_watchdog": (_no_memory("head", _watchdog), watched),
     "oom_front": (_no_memory("head", _front), _struck),

@@ -21,12 +21,15 @@ RAY = "sparkthor-ray.service"
 VLLM = "sparkthor-vllm.service"
 WATCHDOG = "sparkthor-watchdog.service"
 FRONT = "sparkthor-front.service"
+#: titles of a rank, and of what the head alone has; SGLang has no more there than its rank
+RANK, CORE = r"VLLM::Worker|sglang::scheduler", r"VLLM::EngineCore|sglang::scheduler"
 #: where our files lie; a torn one among them would be found by its hash
 OURS = "/etc/sparkthor /usr/local/lib/sparkthor /etc/systemd/system /etc/tmpfiles.d"
 
-#: process ids of a unit whose title matches $2, newest last
+#: process ids of a unit, or of a container, whose title matches $2, newest last
 _FIND = r"""
-for pid in $(find /sys/fs/cgroup/system.slice/"$1" -name cgroup.procs -exec cat {} + 2>/dev/null | sort -n); do
+cd /sys/fs/cgroup/system.slice
+for pid in $(find "$1" docker-*.scope -name cgroup.procs -exec cat {} + 2>/dev/null | sort -n); do
   title=$(tr '\0' ' ' </proc/$pid/cmdline 2>/dev/null)
   if printf %s "$title" | grep -qE -- "$2"; then echo "$pid"; fi
 done
@@ -129,7 +132,7 @@ class Site:
 
     def ranks_on(self, host: str) -> list[int]:
         """Worker processes of the engine, stopped ones included."""
-        return self.processes(host, RAY, r"ray::RayWorker") or self.processes(host, VLLM, r"VLLM::Worker")
+        return self.processes(host, RAY, r"ray::RayWorker") or self.processes(host, VLLM, RANK)
 
     def ranks(self) -> dict[str, int]:
         """How many, by host."""
@@ -138,7 +141,7 @@ class Site:
     def surplus(self) -> list[str]:
         """What is not one rank a host and one engine core on the head."""
         counts = {f"ranks on {host}": count for host, count in self.ranks().items()}
-        counts[f"engine cores on {self.head}"] = len(self.processes(self.head, VLLM, "VLLM::EngineCore"))
+        counts[f"engine cores on {self.head}"] = len(self.processes(self.head, VLLM, CORE))
         return [f"{count} {what}" for what, count in counts.items() if count != 1]
 
     # -- all of ours ------------------------------------------------------------------------------------------------

@@ -115,14 +115,27 @@ def deploy(run: Run) -> dict[str, Any]:
     }
 
 
+_VERSIONS = """
+import importlib.metadata as known, json, platform
+found = {"python": platform.python_version(), "nccl": "none"}
+for name in ("vllm", "ray", "sglang", "torch"):
+    try:
+        found[name] = known.version(name)
+    except known.PackageNotFoundError:
+        pass
+if "torch" in found:
+    import torch
+    if torch.cuda.is_available():
+        found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+print(json.dumps(found))
+"""
+
+
 def versions(site: Site) -> dict[str, str]:
     """What the figures are about, read where it runs."""
-    code = (
-        "import json,platform; from importlib.metadata import version as v; import torch; "
-        "print(json.dumps({n: v(n) for n in ('vllm','ray','torch')} | {'python': platform.python_version(), "
-        "'nccl': '.'.join(map(str, torch.cuda.nccl.version())) if torch.cuda.is_available() else 'none'}))"
-    )
-    found = json.loads(site.on(site.head, f'cd /; /opt/sparkthor/venv/bin/python -I -c "{code}"'))
+    container = site.on(site.head, "test ! -e /etc/sparkthor/container.json || echo yes").strip()
+    python = "docker exec -i sparkthor-vllm python3" if container else "/opt/sparkthor/venv/bin/python -I"
+    found = json.loads(site.on(site.head, f"cd /; {python} - <<'END'\n{_VERSIONS}\nEND"))
     smi = "nvidia-smi --query-gpu=name,driver_version,memory.used --format=csv,noheader"
     for host, text in site.everywhere(smi).items():
         found[f"GPU of {host}"] = text.strip()

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""vLLM as a person starts it by hand, on the same hosts and GPUs and with the same arguments as the served one.
+"""vLLM or SGLang as a person starts it by hand, on the same hosts and GPUs, with the arguments of the served one.
 
 It runs beside ours: each has its own memory of the GPU, and only one is asked at a time. So a pair is measured within
 seconds, without a start in between. With executor ray it has a Ray of its own, started by ``ray start``. All are asked
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -44,6 +45,8 @@ APART = ("by hand", "other")
 WATCHED = ("ours", "other", "polled", "same", *CHAIN)
 FOLDER = "/tmp/by-hand"
 CONFIG = "/etc/sparkthor/vllm.yaml"
+#: SGLang's, and where the container of the one by hand finds its own
+SGLANG, MOVED = "/etc/sparkthor/sglang.yaml", "/var/lib/sparkthor/cache/by-hand.yaml"
 #: where the unit makes vLLM listen
 SOCKET = "/run/sparkthor/vllm/vllm.sock"
 _GIVEN = ("vllm:generation_tokens_total", "vllm:spec_decode_num_accepted_tokens_total")
@@ -66,6 +69,10 @@ umask 077
 rm -rf {FOLDER}; install -d -o sparkthor -m 0755 {FOLDER}
 for name in fabric engine vllm; do file=/etc/sparkthor/$name.env; [ ! -e $file ] || cat $file; done >{FOLDER}/env
 chown sparkthor {FOLDER}/env
+"""
+#: what the unit of the served one would run, asked with a unit's rights: limits are as high as those allow
+_SHOWN = """
+exec systemd-run --quiet --pipe --wait python3 -IB /usr/local/lib/sparkthor/sparkthor_host container show vllm "$@"
 """
 _RAY = (
     _ENVIRONMENT
@@ -99,9 +106,42 @@ def _run(site: Site, host: str, name: str, script: str, *words: str) -> None:
     site.lab.exec(host, [*unit, "bash", "-eu", f"{FOLDER}/{name}.sh", *words])
 
 
+def is_sglang(site: Site) -> bool:
+    return site.on(site.head, f"test ! -e {SGLANG} || echo yes").strip() == "yes"
+
+
+def moved(served: str) -> str:
+    """SGLang's configuration with ports of its own."""
+    text = re.sub(r"^(port:).*$", rf"\1 {PORT}", served, flags=re.MULTILINE)
+    return re.sub(r"^(dist-init-addr:.*:)\d+(['\"]?)$", rf"\g<1>{MASTER_PORT}\2", text, flags=re.MULTILINE)
+
+
+def container(shown: Sequence[str]) -> list[str]:
+    """The unit's own ``docker run``, under another name and with the other configuration."""
+    words = [MOVED if word == SGLANG else word for word in shown]
+    words[words.index("--name") + 1] = "by-hand"
+    words[words.index("--cidfile") + 1] = f"{FOLDER}/cid"
+    return words
+
+
+def _start_sglang(site: Site) -> None:
+    for host in site.hosts:
+        site.on(host, f"{_FOLDER}\numask 022; echo {shlex.quote(moved(site.on(host, f'cat {SGLANG}')))} >{MOVED}")
+        model = site.on(host, f"sed -n 's/^model-path: *//p' {SGLANG}").strip().strip("'\"")
+        shown = json.loads(site.on(host, _SHOWN, "serve", "--config", SGLANG, "--model-path", model))
+        unit = ["systemd-run", "--quiet", "--collect", "--unit=by-hand-vllm"]
+        unit += [f"--property={one}=append:{FOLDER}/vllm.log" for one in ("StandardOutput", "StandardError")]
+        site.lab.exec(host, [*unit, *container(shown)])
+
+
 def start(site: Site, without: Sequence[str] = ()) -> float:
     """The seconds until it answers; ``without`` these of the served options."""
     begun = time.monotonic()
+    probe = ["curl", "-sf", "-m", "2", f"http://127.0.0.1:{PORT}/health"]
+    if is_sglang(site):
+        _start_sglang(site)
+        _until(site, probe, 400, "SGLang by hand")
+        return time.monotonic() - begun
     ray = by_ray(site)
     # without Ray each host has its own rank in its own file
     served = {host: json.loads(site.on(host, _READ)) for host in ([site.head] if ray else site.hosts)}
@@ -113,7 +153,6 @@ def start(site: Site, without: Sequence[str] = ()) -> float:
     address = _start_ray(site) if ray else ""
     for host in served:
         _run(site, host, "vllm", _VLLM, address)
-    probe = ["curl", "-sf", "-m", "2", f"http://127.0.0.1:{PORT}/health"]
     _until(site, probe, 400, "vLLM by hand")
     return time.monotonic() - begun
 
@@ -137,7 +176,8 @@ def _until(site: Site, probe: list[str], seconds: float, what: str) -> None:
 
 
 def stop(site: Site) -> None:
-    site.everywhere("systemctl stop by-hand-vllm by-hand-ray 2>/dev/null || true")  # one of them may not be there
+    # one of them may not be there
+    site.everywhere("docker rm -f by-hand 2>/dev/null; systemctl stop by-hand-vllm by-hand-ray 2>/dev/null || true")
 
 
 def by_ray(site: Site) -> bool:
@@ -150,6 +190,8 @@ def ways(site: Site) -> dict[str, list[str]]:
     front = ["--url", f"http://{point.address}:{point.port}"]
 
     def engine(host: str) -> list[str]:
+        if is_sglang(site):
+            return ["--url", "http://127.0.0.1:30000"]
         # the host's own root, as this machine sees it
         return ["--socket", f"/proc/{site.lab.machine(host).leader()}/root{SOCKET}"]
 

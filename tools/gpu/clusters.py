@@ -181,9 +181,35 @@ SHARED: Mapping[str, Cluster] = {
     "wray2": Cluster((0, 1), "`ray`, PP=2, 10.8B", args=_layers(12)),
     "wmp2": Cluster((0, 1), "`mp`, PP=2, 10.8B", executor="mp", args=_layers(12)),
 }
+#: From the image that tools/gpu/image.py makes, which leads to what the machine's Python has. No CUDA graphs, and
+#: kernels that all of this machine's packages can run, as it was tried by hand.
+_SGLANG: dict[str, Any] = {
+    "serving_engine": "sglang",
+    "engine_runtime": "container",
+    "engine_image_archive": str(TOP / ".lab" / "gpu" / "sglang.tar"),
+    "engine_container_mounts": ["/opt/torch", "/usr/local/cuda", "/usr/local/nvidia"],
+    # it would import torch from the image alone
+    "engine_trial": False,
+    "vllm_serve_args": {
+        "dtype": "bfloat16",
+        "mem-fraction-static": 0.3,
+        "max-total-tokens": 131072,
+        "max-running-requests": 64,
+        "disable-decode-cuda-graph": True,
+        "disable-prefill-cuda-graph": True,
+        "attention-backend": "triton",
+        "sampling-backend": "pytorch",
+        "grammar-backend": "none",
+    },
+    "vllm_serve_env": {"SGLANG_DISABLE_CUDNN_CHECK": "1"},
+}
+SGLANG: Mapping[str, Cluster] = {
+    "sgl": Cluster((0, 1), "SGLang, TP=2", pipeline=1, tensor=2, executor="mp", more=_SGLANG),
+    "sgl1": Cluster((0, 0), "SGLang, TP=2 on one GPU", pipeline=1, tensor=2, executor="mp", more=_SGLANG),
+}
 #: what the table of clusters calls them; the others only take faults and load
 TITLES = [
     (name, one.title)
-    for name, one in {**FOUR, **TWO, **ALONE, **SINGLE, **WIDE, **SHARED}.items()
+    for name, one in {**FOUR, **TWO, **ALONE, **SINGLE, **WIDE, **SHARED, **SGLANG}.items()
     if name not in ("fault1", "fault2", "load")
 ]

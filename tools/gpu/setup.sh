@@ -89,6 +89,11 @@ venv() {
   mkdir -p "$site/ansible_collections/sparkthor"
   ln -sfn "$top" "$site/ansible_collections/sparkthor/cluster"
 }
+# packs with what the Debian packages bring
+image() {
+  until [ -e .debs.done ] && [ -e .venv.done ]; do sleep 0.5; done
+  "$top/.venv/bin/python" "$top/tools/gpu/image.py" sglang sglang.tar
+}
 # the second one is for tools.gpu.suite chaos
 model() { "$python" "$top/tools/gpu/model.py" model && "$python" "$top/tools/gpu/model.py" sure --sure; }
 
@@ -106,6 +111,7 @@ begin model
 begin wheels trees wheels
 begin debs debs
 begin venv controller
+begin image sglang
 for one in "${running[@]}"; do
   step=${one%:*}
   wait "${one#*:}" || { tail -5 "$step.log" >&2; say "$step failed: $work/$step.log" >&2; exit 1; }

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from tools.gpu.clusters import ALONE, CHAOS, DOORS, FOUR, SHARED, SINGLE, TWO, WIDE, Cluster
+from tools.gpu.clusters import ALONE, CHAOS, DOORS, FOUR, SGLANG, SHARED, SINGLE, TWO, WIDE, Cluster
 from tools.playbooks import TOP
 
 RESULTS = TOP / ".lab" / "results" / "gpu"
@@ -119,6 +119,16 @@ def shared() -> tuple[Wave, ...]:
     return (Wave(tuple(one(name, "deploy", "", 480) for name in SHARED)), Wave((steps,)))
 
 
+def sglang(cluster: str) -> Wave:
+    """SGLang from a container: deployed twice, against itself by hand, and three faults."""
+    steps = (
+        Step(cluster, "deploy again hand", "", 700),
+        Step(cluster, "byhand", "--pairs 3 --ways ours,by-hand --streams 1,8 --seconds 6 --tokens 64 --again", 300),
+        Step(cluster, "unhand faults", "--faults engine,worker,wedge --rounds 1 --away 10 --no-clean --again", 700),
+    )
+    return Wave((steps,))
+
+
 def compared(clusters: tuple[str, ...], pairs: int, limit: float) -> Chain:
     """Each against vLLM by hand, one after the other; pairs that are there already count."""
     return tuple(Step(name, "byhand", f"--pairs {pairs} {_RATIO}", limit) for name in clusters)
@@ -140,6 +150,7 @@ SUITES: Mapping[str, tuple[Mapping[str, Cluster], tuple[Wave, ...]]] = {
     "alone": (ALONE, alone("alone")),
     "chaos": ({**CHAOS, **DOORS}, chaotic()),
     "shared": (SHARED, shared()),
+    "sglang": (SGLANG, tuple(map(sglang, SGLANG))),
     "single": (SINGLE, alone("one")),
     "large": (WIDE, large("large")),
     "again": ({**WIDE, "mp2": TWO["mp2"], "tp2": TWO["tp2"]}, large_again("large")),

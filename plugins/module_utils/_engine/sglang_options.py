@@ -5,8 +5,10 @@
 """Read the options of the installed SGLang from its source, as JSON.
 
 The module ``vllm_options`` gives it to the engine's Python. SGLang is not imported: that takes some 15 seconds and a
-GPU's driver. Two ways to declare an option are read, because releases differ: a field ``name: A[type, Arg(...)]`` of a
-class (from 0.5.18 on), and a call of ``add_argument``.
+GPU's driver. Two ways to declare an option are read, because releases
+differ: a field ``name: A[type, Arg(...)]`` of a class (from 0.5.18 on), and a call of ``add_argument``. Its file takes
+no option whose value an option with an action of its own writes, an old name most often: its reader knows actions by
+the value's name alone.
 """
 
 from __future__ import annotations
@@ -160,6 +162,19 @@ def _declared(trees: list[ast.Module], constants: dict[str, list[Any]]) -> Itera
                 yield found
 
 
+def _of_the_command_line(trees: list[ast.Module], options: dict[str, Any]) -> None:
+    """Say so of each option whose value an option with an action of its own writes."""
+    written = {name.replace("-", "_") for name, entry in options.items() if entry["kind"] == "action"}
+    calls = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call))
+    for node in calls:
+        found = _of_call(node, {})
+        if found and found[1]["kind"] == "action":
+            written.update(str(_word(part.value)) for part in node.keywords if part.arg == "dest")
+    for name in options:
+        if name.replace("-", "_") in written:
+            options[name] = {"kind": "action"}
+
+
 def dump(package: str, version: str) -> dict[str, Any]:
     """The table of the SGLang in this folder. Raises ValueError where it declares nothing that can be read."""
     trees = _trees(package)
@@ -169,6 +184,7 @@ def dump(package: str, version: str) -> dict[str, Any]:
         options.setdefault(name, entry)
     if "model-path" not in options:
         raise ValueError(f"no options are declared in {package} as any known release declares them")
+    _of_the_command_line(trees, options)
     for name, constant in _PARSERS.items():
         if name in options and constants.get(constant):
             options[name]["choices"] = ["auto", *constants[constant]]

@@ -712,7 +712,8 @@ def test_the_chain_ends_at_the_engine_of_the_last_host(monkeypatch: pytest.Monke
 
     point = SimpleNamespace(address="10.78.6.11", port=8000)
     lab = SimpleNamespace(machine=Machine)
-    site: Any = SimpleNamespace(endpoint=point, lab=lab, head="doors-01", worker="doors-02")
+    # no file of SGLang
+    site: Any = SimpleNamespace(endpoint=point, lab=lab, head="doors-01", worker="doors-02", on=lambda *_words: "")
     found = byhand.ways(site)
     assert {way: found[way][1] for way in byhand.CHAIN} == {
         "chain": "http://10.78.6.11:8000", "socket": f"/proc/22/root{byhand.SOCKET}",
@@ -770,6 +771,15 @@ def test_vllm_by_hand_listens_beside_ours() -> None:
         "model": "/m", "nnodes": 2, "master-port": byhand.MASTER_PORT, "host": "127.0.0.1", "port": byhand.PORT,
     }  # fmt: skip
     assert "port" not in byhand.config({"model": "/m", "headless": True}, head=False)
+
+
+def test_sglang_by_hand_is_the_units_container_with_ports_of_its_own() -> None:
+    served = "host: 127.0.0.1\nport: 30000\ndist-init-addr: 10.78.0.11:29501\ntp-size: 2\n"
+    assert byhand.moved(served) == "host: 127.0.0.1\nport: 8100\ndist-init-addr: 10.78.0.11:29777\ntp-size: 2\n"
+    shown = ["docker", "run", "--name", "sparkthor-vllm", "--cidfile", "/run/c", "image", "--config", byhand.SGLANG]
+    assert byhand.container(shown) == [
+        *("docker", "run", "--name", "by-hand", "--cidfile", f"{byhand.FOLDER}/cid", "image", "--config"), byhand.MOVED,
+    ]  # fmt: skip
 
 
 def test_a_stage_for_a_cluster_of_its_own_is_only_laid_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,7 @@ PARTITION = "SGLANG_PP_LAYER_PARTITION"
 CHUNK = 8192
 #: the cache is made of pages of so many tokens at most
 PAGE = 64
+_GRAPHS = "cuda-graph-backend-decode"
 _MEMORY = "mem-fraction-static"
 _TOKENS = "max-total-tokens"
 
@@ -230,7 +231,7 @@ def _sizing(
         "dtype": str(args.get("dtype", "auto")),
         "kv_cache_dtype": sglang_args.cache_dtype(str(args.get("kv-cache-dtype", "auto"))),
         "gpu_memory_utilization": as_fraction(_MEMORY, args.get(_MEMORY, _recipe.DEFAULT_UTILIZATION)),
-        "enforce_eager": bool(args.get("disable-cuda-graph", False)),
+        "enforce_eager": bool(args.get("disable-decode-cuda-graph") or args.get(_GRAPHS) == "disabled"),
         "enable_prefix_caching": not args.get("disable-radix-cache", False),
         "max_num_batched_tokens": parse_length("chunked-prefill-size", args.get("chunked-prefill-size", CHUNK)),
         "enable_expert_parallel": bool(parallel["expert_parallel"]),

@@ -35,7 +35,8 @@ _SAME = {"enable-auto-tool-choice": None, "enable-prefix-caching": "disable-radi
 _PARSERS = {"deepseek_r1": "deepseek-r1", "minimax_m2": "minimax-m2", "qwen3_coder": "qwen3_coder", "openai": "gpt-oss"}
 #: what its file takes instead of an option that only its command line does
 _INSTEAD = {
-    "disable-cuda-graph": "set cuda-graph-backend-decode: disabled and cuda-graph-backend-prefill: disabled",
+    "disable-cuda-graph": "set disable-decode-cuda-graph: true and disable-prefill-cuda-graph: true",
+    "cuda-graph-backend-prefill": "set disable-prefill-cuda-graph: true, or leave it out",
     "enable-dp-attention": "set attn-dp-size",
 }
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")

@@ -78,6 +78,18 @@ def test_calls_are_options(tmp_path: Path) -> None:
     }
 
 
+def test_an_option_that_an_old_name_writes_is_for_the_command_line_alone(tmp_path: Path) -> None:
+    """0.5.17 refused it in its file: its reader knows the old name's action by the value's name."""
+    old = """
+    parser.add_argument("--old-name", action=DeprecatedStoreConstAction, dest="graph_backend", const_value="off")
+"""
+    fields = FIELDS + '    graph_backend: A[Optional[str], Arg(help="Graphs.")] = None\n'
+    found = package(tmp_path, arg_groups__choices=CHOICES, arg_groups__fields__m=fields, server_args=CALLS + old)
+    options = sglang_options.dump(found, "0.5.17")["options"]
+    assert options["graph-backend"] == {"kind": "action"}
+    assert (options["sleep-on-idle"], options["quiet"]) == ({"kind": "flag"}, {"kind": "flag"})
+
+
 def test_an_engine_that_declares_nothing_known_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no options are declared"):
         sglang_options.dump(package(tmp_path, server_args="x = 1\n"), "9")

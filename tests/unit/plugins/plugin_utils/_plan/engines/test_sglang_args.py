@@ -88,7 +88,7 @@ TABLE = {
         ({"kv-cache-dtype": "fp8_e4m"}, "is none of its values; did you mean fp8_e4m3"),
         ({"kv-cache-dtype": "zz"}, "use one of auto, fp8_e5m2, fp8_e4m3"),
         ({"page-size": [1, 2]}, "takes one value"),
-        ({"disable-cuda-graph": True}, "set cuda-graph-backend-decode: disabled"),
+        ({"disable-cuda-graph": True}, "set disable-decode-cuda-graph: true"),
         ({"enable-lora": True}, "is taken on its command line alone, and it is started with a file; leave it out"),
     ],
 )
