@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import places
-from playwright.sync_api import Page, Route, expect
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import console_state, places
+from playwright.sync_api import Page, expect
 
 from tests.integration.page.conftest import (
     AXE,
@@ -69,19 +69,19 @@ def seen(page: Page, name: str) -> None:
     page.set_viewport_size({"width": 1366, "height": 900})
 
 
-def an_hour(page: Page, groups: int = 1) -> None:
-    """Let the state have a history, as after an hour with a restart in it."""
+def an_hour(monkeypatch: pytest.MonkeyPatch, groups: int = 1) -> None:
+    """Let the page's process have a history, as after an hour with a restart in it."""
+    inner = console_state.History.document
 
-    def filled(route: Route) -> None:
-        answer = route.fetch()
-        told = json.loads(answer.text())
-        for number, (name, points) in enumerate(sorted(told["history"]["series"].items())):
+    def filled(self: console_state.History) -> dict[str, Any]:
+        told = inner(self)
+        for number, (name, points) in enumerate(sorted(told["series"].items())):
             high = {"tokens_per_second": 40.0, "running": 4.0, "first_token": 0.6}[name.partition("/")[0]]
             wave = [high * (1 + 0.4 * math.sin(step / (17 + 5 * (number % groups)))) for step in range(360)]
             points[:] = [*wave[:200], *[None] * 40, *wave[240:]]
-        route.fulfill(response=answer, body=json.dumps(told))
+        return told
 
-    page.route("**/console/state", filled)
+    monkeypatch.setattr(console_state.History, "document", filled)
 
 
 def beside(cluster: Cluster, name: str, model: str, state: str, **more: Any) -> None:
@@ -115,12 +115,12 @@ def test_at_the_door(open_tab: Watched, cluster: Cluster) -> None:
     seen(page, "no-rights")
 
 
-def test_a_day_at_work(open_tab: Watched, cluster: Cluster) -> None:
+def test_a_day_at_work(open_tab: Watched, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """An hour of figures, a journal that is full, and a log."""
     lines = [f"step {number} of a decision, with what led to it and what is next" for number in range(30)]
     cluster.journal = {unit: ["restart: the rank on spark-03 was lost", *lines] for unit in cluster.journal}
     page = open_tab.page
-    an_hour(page)
+    an_hour(monkeypatch)
     sign_in(open_tab, cluster)
     expect(page.locator("#events")).to_contain_text("spark-03 was lost", timeout=SOON)
     expect(page.locator("#traffic .axis").first).to_contain_text("1 h ago")
@@ -257,7 +257,7 @@ def test_a_fault_is_said_and_fits(open_tab: Watched, cluster: Cluster, name: str
     [(1, "single", 1), (2, "direct", 2), (4, "ring", 3), (6, "switch", 1), (8, "switch", 4), (8, "lan", 2)],
 )
 def test_one_to_eight_hosts_and_one_to_four_groups(
-    open_tab: Watched, cluster: Cluster, hosts: int, topology: str, groups: int
+    open_tab: Watched, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, hosts: int, topology: str, groups: int
 ) -> None:
     names = tuple(f"spark-{number + 1:02d}" for number in range(hosts))
     cluster.plan(topology, cables(names, topology))
@@ -271,7 +271,7 @@ def test_one_to_eight_hosts_and_one_to_four_groups(
     for name, model, state in more[: groups - 1]:
         beside(cluster, name, model, state, on_demand=not state)
     page = open_tab.page
-    an_hour(page, groups)
+    an_hour(monkeypatch, groups)
     sign_in(open_tab, cluster)
     expect(page.locator("#hosts tbody tr")).to_have_count(hosts, timeout=SOON)
     if groups > 1:
