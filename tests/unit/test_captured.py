@@ -67,8 +67,6 @@ def test_no_rule_of_the_doctor_fires_on_a_capture_but_the_one_of_its_fault() -> 
     }
     assert {name: fired for name, fired in found.items() if fired} == {
         "dmesg-xid119-torn-driver.txt": ["driver-firmware-torn"],
-        # measured with one of two halves, on purpose
-        "nccl-pulsar-allreduce-single-rail.txt": ["busbw-half"],
     }
 
 

@@ -34,7 +34,7 @@ QUOTE_LENGTH: t.Final = 400
 _RULE_KEYS = frozenset(
     (
         *("id", "area", "severity", "title", "symptom", "check", "log", "cause", "fix", "source", "explains"),
-        *("last_resort", "needs_plan", "profile", "full_speed", "kernel"),
+        *("last_resort", "needs_plan", "profile", "full_speed", "kernel", "known_by", "unknown"),
     )
 )
 _LOG_KEYS = frozenset(("has", "re", "not", "cleared_by", "between", "unless_file", "with_file", "least"))
@@ -106,6 +106,9 @@ class Rule:
     full_speed: bool = False
     #: its lines are in the kernel's log, which status reads as well
     kernel: bool = False
+    #: without this in the same log its lines may be sound, and ``unknown`` says what is not known
+    known_by: re.Pattern[str] | None = None
+    unknown: str = ""
 
 
 #: lines by which an engine shows that it serves: whatever kept it from starting before is over
@@ -180,6 +183,9 @@ def _rule(data: t.Any, where: str, checks: Iterable[str]) -> Rule:
         raise RuleError(f"{where}: check: there is none named {check}")
     if not check and not data.get("log"):
         raise RuleError(f"{where}: neither check nor log: nothing could ever find it")
+    known_by = data.get("known_by")
+    if bool(known_by) != bool(data.get("unknown")):
+        raise RuleError(f"{where}: known_by and unknown go together")
     if data.get("profile", "") not in ("", "roce", "tcp"):
         raise RuleError(f"{where}: profile is roce or tcp")
     return Rule(
@@ -199,6 +205,8 @@ def _rule(data: t.Any, where: str, checks: Iterable[str]) -> Rule:
         profile=str(data.get("profile", "")),
         full_speed=bool(data.get("full_speed", False)),
         kernel=bool(data.get("kernel", False)),
+        known_by=re.compile(known_by) if known_by else None,
+        unknown=" ".join(str(data.get("unknown", "")).split()),
     )
 
 
@@ -286,8 +294,11 @@ def tidy(line: str) -> str:
     return line if len(line) <= QUOTE_LENGTH else line[: QUOTE_LENGTH - 1] + "…"
 
 
-def scan(rules: Iterable[Rule], logs: Sequence[Log]) -> dict[str, list[Hit]]:
-    """Hits by rule; one for each log in which a rule's trouble shows."""
+def scan(rules: Iterable[Rule], logs: Sequence[Log], unknown: list[str] | None = None) -> dict[str, list[Hit]]:
+    """Hits by rule; one for each log in which a rule's trouble shows.
+
+    A rule whose lines may be sound, and of which the log does not say, goes to ``unknown`` in words.
+    """
     hits: dict[str, list[Hit]] = {}
     for rule in rules:
         for log in logs:
@@ -296,7 +307,10 @@ def scan(rules: Iterable[Rule], logs: Sequence[Log]) -> dict[str, list[Hit]]:
                 number, lines = scan_pattern(pattern, log.text)
                 count += number
                 quoted += lines
-            if count:
+            if count and rule.known_by is not None and not rule.known_by.search(log.text):
+                if unknown is not None:
+                    unknown.append(f"rule {rule.id} is unknown for {log.name}: {tidy(quoted[-1])}: {rule.unknown}")
+            elif count:
                 hit = Hit(log.host, [tidy(line) for line in quoted[:QUOTED]], log.name, count=count)
                 hits.setdefault(rule.id, []).append(hit)
     return hits
@@ -474,7 +488,7 @@ def diagnose(
         for rule in rules
         if not (rule.profile and profile and rule.profile != profile) and not (rule.full_speed and slower)
     ]
-    hits = scan(usable, logs)
+    hits = scan(usable, logs, notes)
     for rule in usable:
         if not rule.check or case is None or (rule.needs_plan and not planned):
             continue

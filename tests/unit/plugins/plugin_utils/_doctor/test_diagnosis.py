@@ -34,6 +34,28 @@ def judge(logs: list[Log], profile: str = "roce") -> list[str]:
     return sorted(finding.rule.id for finding in findings)
 
 
+ROW = " 17179869184    4294967296     float     sum      -1  1533918   11.20   11.20       0\n"
+
+
+@pytest.mark.parametrize(
+    ("named", "found"),
+    [
+        ("", []),
+        ("NCCL INFO NET/IB : Using [0]rocep1s0f1:1/RoCE [RO]; OOB enP7s7:192.168.1.11<0>", []),
+        ("mpirun -np 2 -x NCCL_IB_HCA=rocep1s0f1 ./all_reduce_perf", []),
+        ("NCCL INFO NET/IB : Using [0]rocep1s0f1:1/RoCE [1]roceP2p1s0f1:1/RoCE [RO]", ["busbw-half"]),
+        ("mpirun -np 2 -x NCCL_IB_HCA==rocep1s0f1,roceP2p1s0f1 ./all_reduce_perf", ["busbw-half"]),
+        ("NCCL INFO NCCL_IB_HCA set by environment to =rocep1s0f1,roceP2p1s0f1", ["busbw-half"]),
+    ],
+)
+def test_a_bus_bandwidth_is_judged_by_the_devices_that_the_run_used(named: str, found: list[str]) -> None:
+    findings, notes = _doctor.diagnose(
+        RULES, _doctor_checks.CHECKS, None, [Log("", "run.log", f"{named}\n{ROW}")], "roce", False
+    )
+    assert [item.rule.id for item in findings] == found
+    assert [note.split(": ")[0] for note in notes] == ([] if found else ["rule busbw-half is unknown for run.log"])
+
+
 def noise(lines: int, seed: int = 1) -> str:
     """A healthy cluster's log, as long as asked for: its lines in order of their time, repeated as a server does."""
     start, serving = (FIXTURES / "healthy.log").read_text().split("=== from here on again and again ===\n")
