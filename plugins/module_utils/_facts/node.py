@@ -90,6 +90,8 @@ def parse_meminfo(text: str) -> dict[str, int]:
     return values
 
 
+#: characters of /etc/dgx-release that leave a host
+_RELEASE_LENGTH = 2000
 #: parameters of the kernel's command line by which sound and sick machines of one kind have differed
 KERNEL_PARAMETERS = (
     *("kho", "cma", "iommu", "iommu.passthrough", "iommu.strict", "pci", "pcie_aspm"),
@@ -290,9 +292,13 @@ class NodeReader(files.Below):
         return [name for name in own_secrets.NAMES if self._read(f"/etc/sparkthor/secrets/{name}").strip()]
 
     def dgx_release(self) -> str:
-        """The release of DGX OS, without the serial number of the machine that stands beside it."""
-        lines = self._read("/etc/dgx-release").strip()[:2000].splitlines()
-        return "\n".join(line for line in lines if "SERIAL" not in line.upper())
+        """The release of DGX OS, without the serial number of the machine that stands beside it.
+
+        Each update adds lines at the end, so of a long file the newest are kept.
+        """
+        lines = [line for line in self._read("/etc/dgx-release").splitlines() if "SERIAL" not in line.upper()]
+        kept = "\n".join(lines).strip()
+        return kept if len(kept) <= _RELEASE_LENGTH else kept[-_RELEASE_LENGTH:].partition("\n")[2]
 
     def ota_torn(self, driver: str) -> float | None:
         """How incomplete an update of DGX OS is; asked only for the driver that does not survive it."""

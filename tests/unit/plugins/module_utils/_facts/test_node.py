@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import machine
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node as _node
 
 IP_ADDRESS = json.dumps(
@@ -186,6 +187,18 @@ def test_the_serial_number_of_a_machine_stays_there(tmp_path):
     (tmp_path / "etc/dgx-release").write_text(release)
     node = _node.NodeReader(lambda argv: (127, "", ""), str(tmp_path)).read()
     assert node["os"]["dgx"] == 'DGX_NAME="DGX Spark"\nDGX_OTA_VERSION="7.5.0"'
+    assert "1234567890123" not in json.dumps(node)
+
+
+def test_the_newest_of_many_updates_is_kept(tmp_path):
+    (tmp_path / "var/lib").mkdir(parents=True)
+    (tmp_path / "etc").mkdir()
+    updates = [f'\nDGX_OTA_VERSION="7.{n}.0"\nDGX_OTA_DATE="Fri Oct 2 0{n % 10}:00:00 UTC 2026"\n' for n in range(400)]
+    release = 'DGX_SERIAL_NUMBER="1234567890123"\nDGX_SWBUILD_VERSION="7.0.0"\n' + "".join(updates)
+    (tmp_path / "etc/dgx-release").write_text(release)
+    node = _node.NodeReader(lambda argv: (127, "", ""), str(tmp_path)).read()
+    assert machine.dgx_version(node["os"]["dgx"]) == "7.399.0"
+    assert len(node["os"]["dgx"]) <= 2000
     assert "1234567890123" not in json.dumps(node)
 
 
