@@ -20,6 +20,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._discovery impor
     host_keys,
     inventory_text,
     lanes,
+    picture,
     proposal,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
@@ -68,9 +69,10 @@ class ActionModule(ClusterAction):
     def _check_place(folder: str) -> None:
         """Refuse a folder in which somebody keeps an inventory; nothing is ever overwritten."""
         names = [inventory_text.HOSTS, inventory_text.VARIABLES] if folder else []
-        there = [name for name in names if os.path.lexists(os.path.join(folder, name))]
+        there = [path for name in names if os.path.lexists(path := os.path.join(folder, name))]
+        there += [path for path in [picture.beside(folder)] if folder and os.path.lexists(path)]
         if there:
-            what = f"{', '.join(there)} in {folder} is there already, and is not overwritten"
+            what = f"{', '.join(there)} is there already, and is not overwritten"
             finding = Finding(
                 "inventory", what, "name another folder, or move the old one away", where="discover_inventory"
             )
@@ -126,21 +128,29 @@ class ActionModule(ClusterAction):
         texts = inventory_text.files(offer, user, given["port"])
         names = ", ".join(f"{machine.name} {machine.kind}" for machine in offer.hosts)
         self._show([f"proposal: {offer.topology} of {len(offer.hosts)}: {names}; head {offer.hosts[0].name}"])
-        return {**self._write(given["inventory"], texts), "topology": offer.topology, "files": texts}
+        written = self._write(given["inventory"], texts, offer)
+        return {**written, "topology": offer.topology, "files": texts}
 
-    def _write(self, folder: str, texts: Mapping[str, str]) -> dict[str, Any]:
+    def _write(self, folder: str, texts: Mapping[str, str], offer: proposal.Proposal) -> dict[str, Any]:
         if not folder:
             self._show(["to write it as an inventory: -e discover_inventory=inventories/NAME"])
             return {"changed": False}
         self._check_place(folder)
+        drawn = picture.beside(folder)
         if not self._task.check_mode:
+            # who looks at it sees a wrong cable before there is an inventory
+            self._write_new(Path(drawn), picture.drawn(offer))
+            self._show([f"picture of what is cabled: {drawn}"])
             for name, text in texts.items():
-                path = Path(folder, name)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with path.open("x", encoding="utf-8") as handle:
-                    handle.write(text)
+                self._write_new(Path(folder, name), text)
             self._show([f"written to {folder}: read it, choose a model, then ansible-playbook -i {folder} site.yml"])
-        return {"changed": True}
+        return {"changed": True, "picture": drawn}
+
+    @staticmethod
+    def _write_new(path: Path, text: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as handle:
+            handle.write(text)
 
     def _machines(self, given: Mapping[str, Any]) -> tuple[list[proposal.Machine], list[list[str]]]:
         """Those that let us in, and table rows of the others; one that was asked for by name must let us in."""

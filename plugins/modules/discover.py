@@ -49,7 +49,9 @@ options:
     choices: ["", direct, ring, line, switch, lan]
     default: ""
   inventory:
-    description: Folder to write C(hosts.yml) and C(group_vars/cluster.yml) to. If empty, the proposal is only shown.
+    description:
+      - Folder to write C(hosts.yml) and C(group_vars/cluster.yml) to. If empty, the proposal is only shown.
+      - Before them a picture of what is cabled is written beside the folder, as C(FOLDER-cables.html).
     type: path
     default: ""
   known_hosts:
@@ -106,6 +108,10 @@ addresses:
 topology:
   description: The proposed topology.
   returned: with O(stage=propose)
+  type: str
+picture:
+  description: Path of the picture of what is cabled. In check mode it is not written.
+  returned: with O(stage=propose) and O(inventory)
   type: str
 files:
   description: The proposed inventory, text by file name.

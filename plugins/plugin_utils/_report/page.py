@@ -34,6 +34,11 @@ def _templates() -> jinja2.Environment:
     )
 
 
+def cables(drawing: Mapping[str, Any], title: str) -> str:
+    """A page with the drawing alone, for who looks before there is a cluster."""
+    return _templates().get_template("cables.html.j2").render(drawing=drawing, title=title)
+
+
 def budgets(status: Mapping[str, Any], memory: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     """By rank: weights, cache, overhead and reserve in bytes; without a plan, used and available alone."""
     found = []

@@ -73,8 +73,10 @@ def places(topology: str, hosts: Sequence[str]) -> dict[str, Point]:
 
 
 def link_words(link: Mapping[str, Any]) -> tuple[str, bool]:
-    """What stands beside a cable's half, and whether something is wrong with it."""
+    """What stands beside a cable's half, and whether something is wrong with it; who knows no rates has own words."""
     wrong = bool(link["problems"]) or link["state"] != "up"
+    if "words" in link:
+        return str(link["words"]), wrong
     rate = "no rate" if link["rate_gbits"] is None else f"{link['rate_gbits']:g}G"
     words = f"{rate} MTU {link['mtu'] or '-'}" if link["state"] == "up" else link["state"]
     if link["state"] == "up" and link["planned_mtu"] not in (None, link["mtu"]):

@@ -42,7 +42,7 @@ def node(number: int, hostname: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def propose(folder: Path, user: str, *nodes: dict[str, Any], **more: str) -> subprocess.CompletedProcess[str]:
+def propose(folder: Path, user: str, *nodes: dict[str, Any], check: bool = False, **more: str) -> subprocess.CompletedProcess[str]:
     told = {item["management"]["address"]: item for item in nodes}
     (folder / "vars.json").write_text(json.dumps({"told": told, **more}))
     (folder / "play.yml").write_text(PLAY.replace("FOLDER", str(folder / "new")))
@@ -59,6 +59,7 @@ def propose(folder: Path, user: str, *nodes: dict[str, Any], **more: str) -> sub
         "-e",
         f"@{folder}/vars.json",
     ]
+    words += ["--check"] if check else []
     return subprocess.run([*words, "-u", user], capture_output=True, text=True, check=False)
 
 
@@ -73,6 +74,31 @@ def test_a_sound_proposal_is_written(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "AGX\ufffd" in on_screen(done)
     assert "thor-2" in (tmp_path / "new" / "hosts.yml").read_text()
+
+
+def test_the_picture_is_there_before_the_inventory(tmp_path: Path) -> None:
+    machines = (node(11, "thor-1"), node(12, "thor-2"))
+    checked = propose(tmp_path, "nvidia", *machines, check=True)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert not list(tmp_path.glob("new*"))
+    # nothing can be made below a file: the picture is there, the inventory is not
+    (tmp_path / "new").write_text("")
+    assert propose(tmp_path, "nvidia", *machines).returncode != 0
+    drawn = tmp_path / "new-cables.html"
+    text = drawn.read_text()
+    assert "<svg" in text
+    assert all(name in text for name in ("thor-1", "thor-2", "192.168.1.12", "eth0"))
+    drawn.unlink()
+    (tmp_path / "new").unlink()
+    done = propose(tmp_path, "nvidia", *machines)
+    shown = on_screen(done)
+    assert shown.index(f"picture of what is cabled: {drawn}") < shown.index(f"written to {tmp_path}/new")
+    # one that somebody has is kept, and the folder stays as it is
+    (tmp_path / "new").rename(tmp_path / "kept")
+    again = propose(tmp_path, "nvidia", *machines)
+    assert again.returncode != 0
+    assert "new-cables.html is there already, and is not overwritten" in again.stdout + again.stderr
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(
