@@ -20,9 +20,30 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command imp
 
 MARK = "SPARKTHOR-VERIFY "
 
+#: which of NCCL's variables that are set here its library knows: each by its name, which stands in the file
+LIBRARIES = r"""
+import mmap, os
+
+def libraries():
+    with open("/proc/self/maps") as maps:
+        paths = {line.split(None, 5)[5].strip() for line in maps if "/libnccl.so" in line}
+    # the engine may be told to load another one beside torch's
+    paths |= {os.environ.get("VLLM_NCCL_SO_PATH", "")} - {""}
+    named, found = sorted(name for name in os.environ if name.startswith("NCCL_")), {}
+    for path in sorted(paths):
+        try:
+            with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                found[path] = [name for name in named if content.find(name.encode() + b"\0") >= 0]
+        except (OSError, ValueError):
+            pass
+    return found
+"""
+
 #: read by the engine's Python from standard input, so it can import nothing of ours
-PROGRAM = r"""
-import json, os, sys, time
+PROGRAM = (
+    LIBRARIES
+    + r"""
+import json, sys, time
 from datetime import timedelta
 import torch
 import torch.distributed as dist
@@ -74,10 +95,11 @@ version = ""
 if gpu:
     version = ".".join(str(part) for part in torch.cuda.nccl.version())
 print("SPARKTHOR-VERIFY " + json.dumps({"backend": backend, "world": world, "right": right, "rows": rows,
-      "torch": torch.__version__, "nccl": version}), flush=True)
+      "torch": torch.__version__, "nccl": version, "nccl_libraries": libraries() if gpu else {}}), flush=True)
 dist.barrier()
 dist.destroy_process_group()
 """
+)
 
 _IB = re.compile(r"NET/IB : Using (?P<ports>\[0\].*?)(?:; OOB|\s*$)")
 _PORT = re.compile(r"\[\d+\]([A-Za-z0-9_.]+):(\d+)/(RoCE|IB)")

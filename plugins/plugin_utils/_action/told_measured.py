@@ -39,6 +39,7 @@ MEASURED: Mapping[str, tuple[Form, ...]] = {
             },
             "sent?": {str: told.a_count},
             "nccl?": (re.compile(r"[\w.+-]{0,64}"), None),
+            "nccl_libraries?": {str: [str]},
         },
         {"rows": a_list_that_is_not_empty},
     ),

@@ -16,6 +16,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions im
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import answers
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric_speed
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import half_or_lane
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ring import PATCHES
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.toolchain import RING_NCCL
 
 VERSION = 1
@@ -301,15 +302,30 @@ def collective_lines(
     for host in hosts:
         lines.append(transport_line(host, results[host], profile, fabric[host]))
     if ringed and backend == "nccl":
-        lines += [nccl_line(host, str(results[host].get("nccl") or "")) for host in hosts]
+        lines += [nccl_line(host, results[host], fabric[host].get("env") or {}) for host in hosts]
     return lines
 
 
-def nccl_line(host: str, version: str) -> dict[str, Any]:
-    """On a ring NCCL has to know which port leads to which neighbour, as the engine's own library says it can."""
+def nccl_line(host: str, found: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
+    """On a ring NCCL has to know which port leads to which neighbour, as the engine's own library says it can.
+
+    Of a patch that the owner names a library knows the variable by name, and one without the patch does not.
+    """
+    version = str(found.get("nccl") or "")
     good = release(version) >= release(RING_NCCL)
     fix = "" if good else "use an engine with a newer NCCL: site.yml with another lock or image"
     note = f"a ring needs {RING_NCCL} or newer, which routes by subnet"
+    if patch := next((name for name in PATCHES if name in env), ""):
+        libraries = found.get("nccl_libraries") or {}
+        stock = [path for path, names in libraries.items() if patch not in names]
+        if stock:
+            good, note = (
+                False,
+                f"{note}; {', '.join(stock)} does not know {patch}, the patch that fabric_nccl_patch names",
+            )
+            fix = fix or "use an engine whose library has that patch, or leave fabric_nccl_patch out"
+        else:
+            note += f"; {', '.join(libraries)} knows {patch}" if libraries else f"; whether it has {patch} is unknown"
     return line("NCCL", host, PASS if good else FAIL, version or "unknown", note=note, fix=fix)
 
 

@@ -42,7 +42,9 @@ def node(number: int, hostname: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def propose(folder: Path, user: str, *nodes: dict[str, Any], check: bool = False, **more: str) -> subprocess.CompletedProcess[str]:
+def propose(
+    folder: Path, user: str, *nodes: dict[str, Any], check: bool = False, **more: str
+) -> subprocess.CompletedProcess[str]:
     told = {item["management"]["address"]: item for item in nodes}
     (folder / "vars.json").write_text(json.dumps({"told": told, **more}))
     (folder / "play.yml").write_text(PLAY.replace("FOLDER", str(folder / "new")))

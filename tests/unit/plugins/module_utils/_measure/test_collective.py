@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 
 import pytest
@@ -134,6 +135,21 @@ def test_counters_of_netdevs_and_rdma_ports(tmp_path):
 
 def test_the_program_compiles():
     compile(collective.PROGRAM, "program", "exec")
+
+
+def test_what_the_loaded_library_knows_is_read_out_of_its_file(tmp_path):
+    library, other = tmp_path / "libnccl.so.2", tmp_path / "own.so"
+    library.write_bytes(b"\x7fELF\0NCCL_ALGO\0NCCL_SKIP_TREE_CONNECT_OF_OTHERS\0")
+    other.write_bytes(b"\0NCCL_SKIP_TREE_CONNECT\0")
+    text = f"{collective.LIBRARIES}\nfile = open({str(library)!r}, 'rb')\n"
+    text += "held = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)\nprint(libraries())"
+    environment = {"NCCL_ALGO": "Ring", "NCCL_SKIP_TREE_CONNECT": "1", "VLLM_NCCL_SO_PATH": str(other)}
+    done = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str({str(library): ["NCCL_ALGO"], str(other): ["NCCL_SKIP_TREE_CONNECT"]})
+    environment["VLLM_NCCL_SO_PATH"] = str(tmp_path / "gone.so")
+    text = f"{collective.LIBRARIES}\nprint(libraries())"
+    done = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "{}"
 
 
 def test_what_a_killed_client_leaves_is_ended(tmp_path):

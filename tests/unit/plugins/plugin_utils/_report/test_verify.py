@@ -305,8 +305,26 @@ def test_the_closing_line_says_what_is_not_proven():
     ("version", "verdict"), [("2.30.7", "pass"), ("2.31.2", "pass"), ("2.28.9", "fail"), ("", "fail")]
 )
 def test_a_ring_needs_an_nccl_that_routes_by_subnet(version, verdict):
-    line = verify.nccl_line("a", version)
+    line = verify.nccl_line("a", {"nccl": version}, {})
     assert (line["verdict"], bool(line["fix"])) == (verdict, verdict == "fail")
+    assert "SKIP_TREE" not in line["note"]
+
+
+@pytest.mark.parametrize(
+    ("libraries", "verdict", "words"),
+    [
+        ({"/opt/libnccl.so.2": ["NCCL_ALGO", "NCCL_SKIP_TREE_CONNECT"]}, "pass", "/opt/libnccl.so.2 knows NCCL_SKIP"),
+        ({"/opt/libnccl.so.2": ["NCCL_ALGO"]}, "fail", "/opt/libnccl.so.2 does not know NCCL_SKIP_TREE_CONNECT, the"),
+        # the engine's own, beside the one that torch brings
+        ({"/a": ["NCCL_SKIP_TREE_CONNECT"], "/b": []}, "fail", "; /b does not know"),
+        ({}, "pass", "whether it has NCCL_SKIP_TREE_CONNECT is unknown"),
+    ],
+)
+def test_a_patch_that_is_named_is_looked_for_in_the_library(libraries, verdict, words):
+    found = {"nccl": "2.30.7", "nccl_libraries": libraries}
+    line = verify.nccl_line("a", found, {"NCCL_ALGO": "Ring", "NCCL_SKIP_TREE_CONNECT": "1"})
+    assert (line["verdict"], bool(line["fix"])) == (verdict, verdict == "fail")
+    assert words in line["note"]
 
 
 def test_limits_follow_the_speed_that_links_are_planned_for() -> None:
