@@ -28,7 +28,7 @@ def libraries():
     with open("/proc/self/maps") as maps:
         paths = {line.split(None, 5)[5].strip() for line in maps if "/libnccl.so" in line}
     # the engine may be told to load another one beside torch's
-    paths |= {os.environ.get("VLLM_NCCL_SO_PATH", "")} - {""}
+    paths |= {path for name, path in os.environ.items() if path and name.endswith("_NCCL_SO_PATH")}
     named, found = sorted(name for name in os.environ if name.startswith("NCCL_")), {}
     for path in sorted(paths):
         try:
