@@ -118,14 +118,16 @@ def parse_nvidia_smi_list(text: str) -> list[str]:
 def parse_ip_address(text: str) -> list[dict[str, Any]]:
     """``ip -j -d address show`` as a list of interfaces.
 
-    Each: ``name, mac, mtu, up (administrative), carrier, operstate, kind, master, addresses`` with addresses
-    ``{address 'a.b.c.d/len', family, scope, dynamic}``.  ``address`` keeps the host bits, as the kernel shows them.
+    Each: ``name, mac, mtu, up (administrative), carrier, operstate, kind, master, lower, addresses``; ``lower`` is the
+    NIC below a VLAN or the like.  Addresses are ``{address 'a.b.c.d/len', family, scope, dynamic}``; ``address`` keeps
+    the host bits, as the kernel shows them.
     """
     interfaces = []
     for link in json.loads(text or "[]"):
         if "ifname" not in link:
             continue
         flags = link.get("flags") or []
+        kind = (link.get("linkinfo") or {}).get("info_kind", "")
         interfaces.append(
             {
                 "name": link["ifname"],
@@ -135,8 +137,9 @@ def parse_ip_address(text: str) -> list[dict[str, Any]]:
                 "up": "UP" in flags,
                 "carrier": "LOWER_UP" in flags,
                 "operstate": str(link.get("operstate", "UNKNOWN")).lower(),
-                "kind": (link.get("linkinfo") or {}).get("info_kind", ""),
+                "kind": kind,
                 "master": link.get("master", ""),
+                "lower": link.get("link") or "" if kind not in ("", "veth") else "",
                 "addresses": [
                     {
                         "address": f"{item['local']}/{item['prefixlen']}",

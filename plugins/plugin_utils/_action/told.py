@@ -89,6 +89,7 @@ INTERFACE: Form = {
     "operstate": str,
     "kind": (str, None),
     "master": (str, None),
+    "lower?": str,
     "addresses": [{"address": an_address_with_its_length, "family": str, "scope": str, "dynamic": bool}],
     "phys_port_name": str,
     "phys_switch_id": str,

@@ -25,6 +25,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses 
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import SPARK_NETDEVS
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.virtual_address import holders
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import network_check
 
 if t.TYPE_CHECKING:
     from netaddr import IPNetwork
@@ -270,11 +271,9 @@ def fabric_enslaved(case: Case) -> Iterator[Hit]:
 def default_by_fabric(case: Case) -> Iterator[Hit]:
     for host, _evidence in hosts_read(case):
         fabric = {*SPARK_NETDEVS, *(link["netdev"] for link in case.links(host))} if case.links(host) else set()
-        interfaces = case.interfaces(host)
-        bonds = {str(interfaces[name].get("master")) for name in fabric if name in interfaces}
-        for route in case.node(host).get("routes") or ():
-            if route["dst"] == "default" and route["dev"] in fabric | bonds:
-                yield Hit(host, [f"default via {route.get('gateway') or '-'} dev {route['dev']}"], route["dev"])
+        for route, by, fix in network_check.default_routes(fabric, case.node(host)):
+            seen = f"default via {route.get('gateway') or '-'} dev {route['dev']}: {by}"
+            yield Hit(host, [seen], route["dev"], fix="" if route["dev"] in fabric else fix)
 
 
 @check

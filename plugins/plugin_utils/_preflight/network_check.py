@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Set
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import WARNING, Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import (
@@ -136,26 +136,52 @@ def detour_problems(host: str, entry: t.Any) -> list[Finding]:
     ]
 
 
-def default_route_problems(host: str, entry: t.Any, node: Node) -> list[Finding]:
-    """A way to everywhere by the fabric: whoever answers DHCP there has cut the host off from the internet."""
-    fabric = {*SPARK_NETDEVS, *(link["netdev"] for link in entry["links"])}
-    interfaces = interfaces_of(node)
-    bonds = {interfaces[name]["master"] for name in fabric if interfaces.get(name, {}).get("master")}
-    problems = []
-    for route in node.get("routes", ()):
+def _stacked(fabric: Set[str], interfaces: Mapping[str, Mapping[str, t.Any]]) -> dict[str, str]:
+    """What has nothing but NICs of the fabric below it, in words: bonds, bridges, VLANs and such, also one on another.
+
+    A bridge that joins another NIC as well leads there too.
+    """
+    above = dict.fromkeys(fabric, "")
+    while True:
+        found: dict[str, str] = {}
+        for name, interface in interfaces.items():
+            lower, master = interface.get("lower"), str(interface.get("master") or "")
+            if name not in above and lower in above:
+                found[name] = f"{str(interface.get('kind')).upper()} {name} on {above[lower] or f'fabric NIC {lower}'}"
+            if name not in above or not master or master in above:
+                continue
+            kind = str(interfaces.get(master, {}).get("kind") or "bond")
+            others = [one for one, other in interfaces.items() if other.get("master") == master and one not in above]
+            if kind != "bridge" or not any(interfaces[one].get("kind") in ("", "vlan", "bond") for one in others):
+                found[master] = f"{kind} {master} of {above[name] or 'fabric NICs'}"
+        if not found:
+            return {name: words for name, words in above.items() if words}
+        above.update(found)
+
+
+def default_routes(fabric: Set[str], node: Node) -> Iterator[tuple[Mapping[str, t.Any], str, str]]:
+    """Routes to everywhere by the fabric, by what each goes in words, and the fix."""
+    stacked = _stacked(fabric, interfaces_of(node))
+    for route in node.get("routes") or ():
         netdev = route["dev"]
-        if route["dst"] == "default" and netdev in fabric | bonds:
-            by = f"bond {netdev} of fabric NICs" if netdev in bonds else f"fabric NIC {netdev}"
-            what = (
-                f"its default route goes by {by} (via {route['gateway'] or 'no gateway'}), so it may reach no internet"
-            )
+        if route["dst"] == "default" and (netdev in fabric or netdev in stacked):
             fix = (
                 "switch the DHCP server of the fabric's switch off; on the host: sudo nmcli connection modify NAME "
                 f"ipv4.never-default yes for the connection of {netdev} (nmcli -g NAME,DEVICE connection show), or "
                 "dhcp4-overrides: {use-routes: false} in its netplan file, then sudo ip route del default dev "
                 f"{netdev}"
             )
-            problems.append(Finding("default_route", what, fix, host, netdev, severity=WARNING))
+            yield route, stacked.get(netdev) or f"fabric NIC {netdev}", fix
+
+
+def default_route_problems(host: str, entry: t.Any, node: Node) -> list[Finding]:
+    """A way to everywhere by the fabric: whoever answers DHCP there has cut the host off from the internet."""
+    fabric = {*SPARK_NETDEVS, *(link["netdev"] for link in entry["links"])}
+    interfaces = interfaces_of(node)
+    problems = []
+    for route, by, fix in default_routes(fabric, node):
+        what = f"its default route goes by {by} (via {route['gateway'] or 'no gateway'}), so it may reach no internet"
+        problems.append(Finding("default_route", what, fix, host, route["dev"], severity=WARNING))
     for name in sorted(fabric & set(interfaces)):
         master = interfaces[name].get("master")
         if master and name in {link["netdev"] for link in entry["links"]}:

@@ -89,6 +89,12 @@ def test_interfaces():
     assert (fabric["up"], fabric["carrier"], fabric["mtu"], fabric["addresses"]) == (True, False, 9000, [])
 
 
+def test_what_is_below_a_vlan():
+    vlan = {"ifname": "vlan100", "link": "enP7s7", "linkinfo": {"info_kind": "vlan"}}
+    veth = {"ifname": "veth1", "link": "eth0", "linkinfo": {"info_kind": "veth"}}
+    assert [nic["lower"] for nic in _node.parse_ip_address(json.dumps([vlan, veth]))] == ["enP7s7", ""]
+
+
 def test_management_is_where_the_controller_came_in_else_the_default_route():
     interfaces, routes = _node.parse_ip_address(IP_ADDRESS), _node.parse_ip_route(IP_ROUTE)
     expected = {"netdev": "enP7s7", "address": "192.168.1.11", "cidr": "192.168.1.11/24"}

@@ -171,6 +171,10 @@ def test_a_default_route_by_the_fabric() -> None:
     route = {"dst": "default", "dev": case.links("a")[0]["netdev"], "gateway": "192.168.88.1", "protocol": "dhcp"}
     ev(case, "a")["node"]["routes"].insert(0, route)
     assert found(case) == [("default-by-fabric", ("a",))]
+    vlan = {**interface("vlan100", "192.168.88.5/24"), "kind": "vlan", "virtual": True, "lower": route["dev"]}
+    ev(case, "a")["node"]["interfaces"].append(vlan)
+    route["dev"] = "vlan100"
+    assert found(case) == [("default-by-fabric", ("a",))]
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,32 @@ def test_a_default_route_by_the_fabric_or_a_bond_of_it_is_told() -> None:
     assert all("never-default" in text for text in told)
 
 
+@pytest.mark.parametrize(
+    ("above", "netdev", "words"),
+    [
+        ({"vlan100": ("vlan", A0, "")}, "vlan100", f"VLAN vlan100 on fabric NIC {A0}"),
+        ({"br0": ("bridge", "", "")}, "br0", "bridge br0 of fabric NICs"),
+        ({"br0": ("bridge", "", ""), "br0.7": ("vlan", "br0", "")}, "br0.7", "VLAN br0.7 on bridge br0 of fabric NICs"),
+        ({"vlan100": ("vlan", A0, "br0"), "br0": ("bridge", "", "")}, "br0", "bridge br0 of VLAN vlan100 on fabric"),
+        ({"vlan9": ("vlan", "enP7s7", "")}, "vlan9", ""),
+        # the RJ45 port is in the bridge as well
+        ({"br0": ("bridge", "", ""), "eth9": ("", "", "br0")}, "br0", ""),
+    ],
+)
+def test_a_default_route_by_what_is_stacked_on_the_fabric(
+    above: dict[str, tuple[str, str, str]], netdev: str, words: str
+) -> None:
+    world = World("switch", ["a", "b", "c"])
+    for name, (kind, lower, master) in above.items():
+        world.nodes["a"]["interfaces"].append({**world.nic(name), "kind": kind, "lower": lower, "master": master})
+    if "br0" in above and "vlan100" not in above:
+        world.interface("a", A1)["master"] = "br0"
+    world.nodes["a"]["routes"].insert(0, world.route("default", "192.168.88.1", netdev, "dhcp"))
+    told = [str(finding) for finding in world.check() if finding.id == "default_route"]
+    assert len(told) == bool(words)
+    assert all(words in text and f"ip route del default dev {netdev}" in text for text in told)
+
+
 def test_a_fabric_nic_in_a_bond_stops_the_run() -> None:
     world = World("switch", ["a", "b", "c"])
     netdev = world.plan["c"]["links"][0]["netdev"]
