@@ -201,6 +201,17 @@ def cages(hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
+def cage_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]) -> list[Finding]:
+    """Hosts whose two variables of cages contradict each other: nobody can say which one is meant."""
+    problems: list[Finding] = []
+    for host in hosts:
+        cage, several = hostvars[host].get("fabric_cage"), hostvars[host].get("fabric_cages")
+        if isinstance(several, list) and several and cage is not None and str(cage) not in map(str, several):
+            what = f"fabric_cages of this host is {several}, without that cage"
+            problems.append(Finding("fabric", what, "remove one of the two", host, "fabric_cage", cage))
+    return problems
+
+
 def wide_problems(
     hostvars: Mapping[str, Mapping[str, Any]],
     hosts: Sequence[str],
@@ -370,6 +381,7 @@ def inventory_problems(groups: Mapping[str, Sequence[str]], hostvars: Mapping[st
     for name, choices in (("engine_runtime", RUNTIMES), ("vllm_serve_executor", EXECUTORS)):
         for value in dict.fromkeys(str(hostvars[host][name]) for host in hosts if name in hostvars[host]):
             problems += choice_problem(name, value, choices)
+    problems += cage_problems(hostvars, hosts)
     problems += address_problems(hostvars, hosts)
     problems += secret_problems(hostvars, hosts)
     for part in parts(groups, names):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import generation
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric_speed, host_gpu, ring
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric_speed, fabric_values, host_gpu, ring
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import address_of, ipv4_interface_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import most_gpus, one_lan
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_plan
@@ -264,7 +264,8 @@ def plan_cluster(
         fabric[host]["speed"] = fabric_speed.planned(hostvars[host])
     for host in hosts:
         fabric[host]["speeds"] = fabric_speed.by_netdev(fabric, host)
-    return _serving_together(hosts, hostvars, nodes, fabric), fabric, []
+    warnings = fabric_values.unused(topology, hosts, hostvars)
+    return _serving_together(hosts, hostvars, nodes, fabric), fabric, warnings
 
 
 def plan_parts(

@@ -204,6 +204,7 @@ def fabric_plan(
     cages = check_cages(cage, names, topology, bool(own_lanes))
     mtu_number, ray_port = check_mtu(mtu), check_ray_port(ray_ports)
     two = len(cages[names[0]]) == 2
+    places = check_reserved(reserved, topology)
     lan, by_management = topology == "lan", topology in BY_MANAGEMENT or two or bool(control_nics)
     # a lan takes no address from the range, so it may be left undefined there; nonsense is still named
     network = t.cast("IPNetwork", None if lan and cidr in (None, "") else check_cidr(cidr))
@@ -216,11 +217,11 @@ def fabric_plan(
         check_no_overrides(override_by_host)
         ports = list(lan_ports(names, addresses, netdevs))
     else:
-        rest = (override_by_host, addresses, check_reserved(reserved), own_lanes)
+        rest = (override_by_host, addresses, places, own_lanes)
         ports = allot(names, topology, network, cages, *rest)
     ports_by_host = {host: [port for port in ports if port.host == host] for host in names}
     control = {host: _control(by_management, ports_by_host[host], addresses[host], netdevs[host]) for host in names}
-    nccl = _nccl(topology, len(names), ports, check_patch(nccl_patch), two)
+    nccl = _nccl(topology, len(names), ports, check_patch(nccl_patch, topology), two)
     return {
         host: _host_plan(
             topology,

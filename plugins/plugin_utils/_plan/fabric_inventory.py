@@ -55,8 +55,8 @@ def fabric_problems(
     given = list(cage) if isinstance(cage, Mapping) else []
     attempt(fabric_values.check_cages, cage, given, checked or "", _thors_alone(hosts, groups))
     attempt(fabric_values.check_mtu, mtu)
-    attempt(fabric_values.check_patch, nccl_patch)
-    places = attempt(fabric_values.check_reserved, reserved)
+    attempt(fabric_values.check_patch, nccl_patch, checked or "ring")
+    places = attempt(fabric_values.check_reserved, reserved, checked or "switch")
     if checked is None:
         return problems
     names = attempt(fabric_values.check_hosts, hosts, checked)

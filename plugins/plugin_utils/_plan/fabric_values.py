@@ -15,7 +15,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses 
     overlap,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ring import CHAINS, PATCHES
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ring import CHAINS, OPEN, PATCHES
 
 if t.TYPE_CHECKING:
     from netaddr import IPNetwork
@@ -26,6 +26,8 @@ TOPOLOGIES: t.Final = ("direct", "ring", "line", "switch", "lan")
 BY_MANAGEMENT: t.Final = ("lan", *CHAINS)
 #: in which Thors alone can be joined by the lanes of their QSFP cages
 OF_LANES: t.Final = ("direct", "switch")
+#: in which each host has a place in the range
+OF_PLACES: t.Final = ("direct", "switch")
 #: lanes of a Thor's QSFP cage
 LANES: t.Final = (0, 1, 2, 3)
 KINDS: t.Final = ("spark", "thor", "generic")
@@ -124,7 +126,7 @@ def check_mtu(mtu: object) -> int | None:
     return number
 
 
-def check_patch(patch: object) -> str:
+def check_patch(patch: object, topology: str = "ring") -> str:
     """The variable of the patch that the engine's NCCL has; empty for NCCL as it is."""
     if patch in (None, ""):
         return ""
@@ -135,10 +137,12 @@ def check_patch(patch: object) -> str:
             "not a patch that is known",
             f"name its variable, {' or '.join(PATCHES)}, or leave it out for NCCL as it is",
         )
+    if topology != "ring":
+        raise FabricError("fabric_nccl_patch", patch, f"a {topology} takes no patch of NCCL, a ring does", "remove it")
     return str(patch)
 
 
-def check_reserved(reserved: object) -> frozenset[int]:
+def check_reserved(reserved: object, topology: str = "switch") -> frozenset[int]:
     """Numbers of places in the range that no host gets, from a list or a text such as ``2,3``."""
     given = reserved.split(",") if isinstance(reserved, str) else reserved
     words = given if isinstance(given, (list, tuple)) else [] if given is None else [given]
@@ -150,7 +154,31 @@ def check_reserved(reserved: object) -> frozenset[int]:
             "it takes the numbers of places, from 1 on",
             "give a list such as [2]: host number 2 of the inventory is gone, and its addresses stay free",
         )
+    if numbers and topology not in OF_PLACES:
+        what = (
+            "a lan allots no addresses" if topology == "lan" else f"addresses of a {topology} are those of its cables"
+        )
+        raise FabricError("fabric_reserved", reserved, f"{what}, and no place of a host can be kept free", "remove it")
     return frozenset(number for number in numbers if number is not None)
+
+
+def unused(topology: str, hosts: Sequence[str], variables: Mapping[str, Mapping[str, t.Any]]) -> list[str]:
+    """Variables that are sound and change nothing here, each in one line; ``variables`` are those of the hosts."""
+    lines = []
+    patch = variables[hosts[0]].get("fabric_nccl_patch")
+    if patch and topology == "ring" and len(hosts) < OPEN:
+        lines.append(
+            f"fabric_nccl_patch is {patch}: a ring of {len(hosts)} needs no patch of NCCL, and none is switched on; "
+            f"remove it, or keep it for {OPEN} hosts or more"
+        )
+    both = [host for host in hosts if variables[host].get("fabric_cages") and "fabric_cage" in variables[host]]
+    if both:
+        one = variables[both[0]]
+        lines.append(
+            f"fabric_cage of host {first_names(both)} is {one['fabric_cage']}: fabric_cages is {one['fabric_cages']} "
+            "and says it already; remove fabric_cage"
+        )
+    return lines
 
 
 def check_cidr(cidr: object) -> IPNetwork:

@@ -121,6 +121,15 @@ def test_a_split_that_is_no_number(value):
     assert "auto" not in problem.partition("; ")[2]
 
 
+def test_a_cage_that_the_list_of_cages_does_not_have():
+    found = inventory.cage_problems({"a": {"fabric_cage": "0", "fabric_cages": [1]}}, ["a"])
+    assert str(only(found)).startswith("host a: fabric_cage: '0': fabric_cages of this host is [1], without that cage;")
+    for sound in ({"fabric_cage": 0}, {"fabric_cages": [1]}, {"fabric_cage": "1", "fabric_cages": [0, 1]}):
+        assert inventory.cage_problems({"a": sound}, ["a"]) == []
+    problems = inventory.inventory_problems(GROUPS, variables(fabric_cage=0, fabric_cages=[1]))
+    assert [one.host for one in problems if "without that cage" in one.what] == ["a", "b", "c"]
+
+
 def test_one_address_for_two_hosts():
     hostvars = variables()
     hostvars["b"]["ansible_host"] = "192.0.2.1"

@@ -75,8 +75,8 @@ def call(draw: random.Random) -> dict[str, Any]:
         "overrides": draw.choice(({}, {"n0": {draw.choice(NETDEVS): f"10.1.{draw.randrange(256)}.1/24"}}))
         if odd
         else {},
-        "reserved": draw.choice((None, [], [2], "1,3")),
-        "nccl_patch": draw.choice((None, *PATCHES)),
+        "reserved": draw.choice((None, [], [2], "1,3") if odd or topology in ("direct", "switch") else (None, [])),
+        "nccl_patch": draw.choice((None, *PATCHES) if odd or topology == "ring" else (None,)),
         "control_nics": draw.choice(((), (), hosts[:1])),
     }
     for name in draw.sample(sorted(set(given) - {"control_nics"}), draw.choice((0, 1, 2)) if odd else 0):

@@ -8,10 +8,14 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import plan_cluster
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import (
     fabric_plan,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_values import unused
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ring import PATCHES
 
+from tests.unit import planned_cluster
 from tests.unit.plugins.plugin_utils._plan.fabric_cases import (
     AB,
     ABC,
@@ -47,6 +51,14 @@ BAD: list[tuple[str, dict[str, t.Any], str, str]] = [
         "fabric_nccl_patch",
         "SKIP_TREE",
     ),
+    (
+        "a patch off a ring",
+        {"hosts": AB, "topology": "direct", "nccl_patch": PATCHES[0]},
+        "fabric_nccl_patch",
+        "a ring does",
+    ),
+    ("places of a ring", {"hosts": ABC, "topology": "ring", "reserved": [2]}, "fabric_reserved", "of its cables"),
+    ("places of a lan", {"hosts": ABC, "topology": "lan", "reserved": "2"}, "fabric_reserved", "a lan allots no"),
     ("three cages", {"hosts": AB, "topology": "direct", "cage": [0, 1, 1]}, "fabric_cages", "each once"),
     ("a cage twice", {"hosts": AB, "topology": "direct", "cage": [1, 1]}, "fabric_cages", "each once"),
     ("no cage", {"hosts": AB, "topology": "direct", "cage": []}, "fabric_cages", "each once"),
@@ -133,3 +145,25 @@ BAD: list[tuple[str, dict[str, t.Any], str, str]] = [
 @pytest.mark.parametrize(("arguments", "variable", "words"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
 def test_bad_input_is_one_clear_message(arguments: dict[str, t.Any], variable: str, words: str) -> None:
     check_refused(arguments, variable, words)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "topology", "given", "words"),
+    [
+        (ABC, "ring", {"fabric_nccl_patch": PATCHES[0]}, ["fabric_nccl_patch is NCCL_SKIP_TREE_CONNECT: a ring of 3 "]),
+        ("abcd", "ring", {"fabric_nccl_patch": PATCHES[0]}, []),
+        (AB, "direct", {"fabric_cage": 1, "fabric_cages": [0, 1]}, ["fabric_cage of host a, b is 1: fabric_cages is "]),
+        (AB, "direct", {"fabric_cage": 1, "fabric_cages": []}, []),
+        (AB, "switch", {"fabric_cage": 1, "fabric_reserved": [2]}, []),
+    ],
+)
+def test_what_changes_nothing_is_said(
+    hosts: t.Sequence[str], topology: str, given: dict[str, t.Any], words: list[str]
+) -> None:
+    found = unused(topology, hosts, dict.fromkeys(hosts, given))
+    assert [line[: len(word)] for line, word in zip(found, words, strict=True)] == words
+    assert all("remove" in line for line in found)
+    groups = {"cluster": list(hosts), "ray_head": [hosts[0]], "ray_workers": list(hosts[1:])}
+    nodes = {host: planned_cluster.node(number, "spark") for number, host in enumerate(hosts, 1)}
+    first = {"fabric_topology": topology, "fabric_cidr": "10.100.0.0/16", **given}
+    assert plan_cluster(groups, list(hosts), dict.fromkeys(hosts, first), nodes)[2] == found
