@@ -517,7 +517,7 @@ class ActionModule(ClusterAction):
         refused = hub_card.with_controller(refused, plans)
         self._fail([*errors, *store, *(_placed(message, hosts) for message, hosts in refused.items())])
         for plan in {plan.get("group"): plan for plan in plans}.values():
-            for line in changes.announced(plan, fabric, nodes) if plan else ():
+            for line in changes.announced(plan, fabric, nodes, self.vars.get("fabric_cidr")) if plan else ():
                 self.tell(f"sparkthor: {line}")
         _fabric.adopt_devices(fabric, fabric_check.devices(probes))
         renamed = fabric != arguments["fabric"]

@@ -12,15 +12,21 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts.machine import told_apart
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import generation
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import ipv4_network_of
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import SPARK_NETDEVS, THOR_NETDEVS
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ring import CHAINS
 
 Nodes = Mapping[str, Mapping[str, Any]]
 _GIB = 2**30
 
 
-def announced(cluster: Mapping[str, Any], fabric: Mapping[str, Mapping[str, Any]], nodes: Nodes) -> list[str]:
+def announced(
+    cluster: Mapping[str, Any], fabric: Mapping[str, Mapping[str, Any]], nodes: Nodes, cidr: Any = None
+) -> list[str]:
     """One line for each change, and one for what it costs; empty for a first run and where nothing of this changes.
 
-    ``cluster`` may be the plan of one serving group; ``fabric`` and ``nodes`` are of all hosts.
+    ``cluster`` may be the plan of one serving group; ``fabric`` and ``nodes`` are of all hosts. ``cidr`` is the range
+    of the fabric's addresses, by which those that NICs only lose are told from addresses of others.
     """
     before = _before(cluster, nodes)
     if not before:
@@ -44,8 +50,13 @@ def announced(cluster: Mapping[str, Any], fabric: Mapping[str, Mapping[str, Any]
             f"{'Ray stops on all hosts' if executor == 'ray' else 'the units of the workers stop, and Ray starts'}"
         )
     known = {host for host in now if host in then or host in former}
-    moved = {host: found for host in now if host in known and (found := _moved(fabric[host], nodes[host]))}
+    moved = {host: found for host in now if host in known and (found := _moved(fabric[host], nodes[host], cidr))}
     lines += [f"{host}: {', '.join(found)}" for host, found in moved.items()]
+    if moved and topology in CHAINS and cluster["topology"] in CHAINS and _recut(fabric, nodes, list(moved)):
+        lines.append(
+            "below a /16 a ring of three or four has larger subnets than a line and a longer ring have, so all "
+            "addresses change"
+        )
     if moved and set(then) - set(former.values()) - set(fabric) and cluster["topology"] in ("direct", "switch"):
         lines.append(
             "addresses follow the order of the inventory: fabric_reserved keeps the place of a host that is gone, and "
@@ -119,21 +130,40 @@ def _members(now: Sequence[str], then: Sequence[str], former: Mapping[str, str],
     return lines
 
 
-def _moved(planned: Mapping[str, Any], node: Mapping[str, Any]) -> list[str]:
-    """NICs that get another address than the one they carry."""
-    if planned.get("addressing") != "managed":
-        return []
-    carried = {
+def _carried(node: Mapping[str, Any]) -> dict[str, list[str]]:
+    return {
         item["name"]: [str(one["address"]) for one in item.get("addresses") or () if one.get("family") == "inet"]
         for item in node.get("interfaces") or ()
     }
+
+
+def _moved(planned: Mapping[str, Any], node: Mapping[str, Any], cidr: Any) -> list[str]:
+    """NICs that get another address than the one they carry, and NICs of the fabric that lose theirs."""
+    carried, links = _carried(node), planned["links"]
     moves = []
-    for link in planned["links"]:
+    for link in links if planned.get("addressing") == "managed" else ():
         name, address = str(link["netdev"]), str(link["address"])
         there = carried.get(name, [])
         if address not in there:
             moves.append(f"{name} gets {address}" + (f" instead of {', '.join(there)}" if there else ""))
+    used = {str(link["netdev"]) for link in links}
+    network = ipv4_network_of(str(cidr)) if cidr else None
+    for name, there in carried.items():
+        if network is None or name in used or name not in (*SPARK_NETDEVS, *THOR_NETDEVS):
+            continue
+        gone = [one for one in there if (own := ipv4_network_of(one)) is not None and own in network]
+        moves += [f"{name} loses {', '.join(gone)}"] if gone else []
     return moves
+
+
+def _recut(fabric: Mapping[str, Mapping[str, Any]], nodes: Nodes, hosts: Sequence[str]) -> bool:
+    """Whether NICs of these hosts have subnets of another length than planned."""
+    return any(
+        there.rpartition("/")[2] != str(link["address"]).rpartition("/")[2]
+        for host in hosts
+        for link in fabric[host]["links"]
+        for there in _carried(nodes[host]).get(str(link["netdev"]), ())
+    )
 
 
 def _cost(cluster: Mapping[str, Any]) -> str:

@@ -202,9 +202,8 @@ def fabric_plan(
     names = check_hosts(hosts, topology)
     resolved_kinds, own_lanes = _kinds_and_lanes(names, topology, checked_mapping("kinds", kinds), lanes)
     cages = check_cages(cage, names, topology, bool(own_lanes))
-    mtu_number, ray_port = check_mtu(mtu), check_ray_port(ray_ports)
+    mtu_number, ray_port, places = check_mtu(mtu), check_ray_port(ray_ports), check_reserved(reserved, topology)
     two = len(cages[names[0]]) == 2
-    places = check_reserved(reserved, topology)
     lan, by_management = topology == "lan", topology in BY_MANAGEMENT or two or bool(control_nics)
     # a lan takes no address from the range, so it may be left undefined there; nonsense is still named
     network = t.cast("IPNetwork", None if lan and cidr in (None, "") else check_cidr(cidr))

@@ -45,7 +45,7 @@ class World:
         virgin = {"machine": "id of a virgin", **planned_cluster.node(9), "interfaces": [], "declared": {}}
         nodes = {host: copy.deepcopy(self.nodes.get(host, virgin)) for host in hosts}
         cluster, fabric, _warnings = plan_cluster(groups, hosts, dict.fromkeys(hosts, first), nodes)
-        return announced(cluster, fabric, nodes)
+        return announced(cluster, fabric, nodes, first["fabric_cidr"])
 
 
 def test_a_first_run_and_an_unchanged_cluster_say_nothing() -> None:
@@ -181,6 +181,37 @@ def test_a_ring_that_moves_to_a_switch_says_each_address_that_changes() -> None:
     assert [line.split(":")[0] for line in lines[1:-1]] == MEMBERS
     # the first half of b's p1 is host number 2 on either, so it keeps its address with another length
     assert "enp1s0f1np1 gets 10.100.0.2/17 instead of 10.100.0.2/24" in lines[2]
+
+
+def test_addresses_that_a_nic_only_loses_are_said_too() -> None:
+    ring = World(MEMBERS, "ring")
+    ring.nodes["a"]["interfaces"] += [
+        {"name": "enP7s7", "addresses": [{"family": "inet", "address": "10.100.9.9/24"}]},
+        {"name": "enp1s0f0np0", "addresses": [{"family": "inet", "address": "192.168.77.1/24"}]},
+    ]
+    lines = ring.run(MEMBERS, "switch")
+    assert re.findall(r"(\S+) loses (\S+?)(?:,|$)", lines[1]) == [("enP2p1s0f0np0", "10.100.1.1/24")], "not of others"
+    assert re.findall(r"(\S+) loses", lines[2]) == ["enp1s0f0np0", "enP2p1s0f0np0"]
+    lines = World(MEMBERS, fabric_cages=[1, 0]).run(MEMBERS, "switch")
+    assert [line.split(":")[0] for line in lines[:-1]] == MEMBERS
+    assert all(re.findall(r"(\S+) loses", line) == ["enp1s0f0np0", "enP2p1s0f0np0"] for line in lines[:-1])
+    opened = World(MEMBERS, "ring").run(MEMBERS, "line")
+    assert [line.split(",")[0] for line in opened[1:-1]] == [
+        "a: enp1s0f1np1 loses 10.100.4.2/24",
+        "c: enp1s0f0np0 loses 10.100.4.1/24",
+    ]
+    to_lan = World(MEMBERS, "ring").run(MEMBERS, "lan")
+    assert all(line.count(" loses ") == 4 for line in to_lan[1:-1])
+
+
+@pytest.mark.parametrize("hosts", [MEMBERS, ["a", "b", "c", "d"]])
+def test_a_line_that_is_closed_keeps_its_addresses_in_a_wide_range_alone(hosts: list[str]) -> None:
+    wide = World(hosts, "line").run(hosts, "ring")
+    assert [line.split(":")[0] for line in wide[1:-1]] == [hosts[0], hosts[-1]]
+    assert not any(" instead of " in line or "below a /16" in line for line in wide)
+    narrow = World(hosts, "line", fabric_cidr="10.100.0.0/20").run(hosts, "ring", fabric_cidr="10.100.0.0/20")
+    assert [line.split(":")[0] for line in narrow[1:-2]] == hosts
+    assert narrow[-2].startswith("below a /16 a ring of three or four has larger subnets than a line")
 
 
 @pytest.mark.parametrize(("topology", "hosts"), [("direct", ["a", "b"]), ("switch", MEMBERS)])
