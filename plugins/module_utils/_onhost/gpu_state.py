@@ -30,6 +30,8 @@ _SLOWED = {
     0x40: "hw_thermal_slowdown",
     0x80: "hw_power_brake",
 }
+#: the bit of a clock that somebody set
+_SET = 0x02
 #: a GPU at its own power limit is sound; only a low clock says that the limit is too low
 POWER_LIMIT = _SLOWED[0x04]
 #: the unit of os_hardening that limits the clock, and its command
@@ -40,8 +42,11 @@ REASONS = tuple(_SLOWED.values())
 
 
 def parse(text: str) -> list[dict[str, Any]]:
-    """One entry a GPU: ``watts, celsius, sm_mhz, utilization`` (None where the driver has no number) and ``slowed``,
-    the reasons that hold now.  Lines of another form are left out: a driver may lack one of the fields."""
+    """One entry a GPU: ``watts, celsius, sm_mhz, utilization`` (None where the driver has no number), ``slowed``, the
+    reasons that hold now, and ``locked`` where somebody set the clock.
+
+    Lines of another form are left out: a driver may lack one of the fields.
+    """
     gpus = []
     for line in text.splitlines():
         values = dict(zip(_FIELDS, (item.strip() for item in line.split(",")), strict=False))
@@ -50,7 +55,8 @@ def parse(text: str) -> list[dict[str, Any]]:
         reasons = values.pop("reasons")
         bits = int(reasons, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", reasons) else 0
         numbers = {name: float(item) if re.fullmatch(r"\d+(\.\d+)?", item) else None for name, item in values.items()}
-        gpus.append({**numbers, "slowed": [name for bit, name in _SLOWED.items() if bits & bit]})
+        slowed = [name for bit, name in _SLOWED.items() if bits & bit]
+        gpus.append({**numbers, "slowed": slowed, **({"locked": True} if bits & _SET else {})})
     return gpus
 
 

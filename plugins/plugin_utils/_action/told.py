@@ -198,6 +198,7 @@ GPUS: Form = [
     {
         **dict.fromkeys(("watts", "celsius", "sm_mhz", "utilization"), (float, None)),
         "slowed": [str],
+        "locked?": bool,
     }
 ]
 PCIE_ERRORS: Form = {"hours?": a_time, "devices?": {str: _NUMBERS}}

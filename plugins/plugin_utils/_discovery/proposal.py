@@ -334,9 +334,13 @@ def _topology(sparks: Sequence[Machine], cables: Cables) -> str:
 
 
 def _thors_topology(thors: Sequence[Machine], by_lane: lanes.Ends) -> str:
-    """The lanes of their QSFP cages where they hear each other there; addresses that some have already stay."""
+    """The lanes of their QSFP cages where they hear each other there; one that has addresses already stays a LAN.
+
+    A LAN has one NIC a host, so several lanes that are heard are all used.
+    """
     nics = {one.name: lanes.cabled(one) for one in thors}
-    return "lan" if lanes.network_of_all(nics) else lanes.topology(thors, by_lane)
+    one_lane = len(lanes.joined(thors, by_lane)) < 2
+    return "lan" if one_lane and lanes.network_of_all(nics) else lanes.topology(thors, by_lane)
 
 
 def _by_lanes(proposal: Proposal, by_lane: lanes.Ends) -> None:

@@ -13,6 +13,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.limits i
 
 SHARE: Final = GPU_SHARE
 BUSY: Final = GPU_BUSY
+LOCKED: Final = "held by a clock that somebody set (sudo nvidia-smi -rgc and -rac take it back)"
 
 
 def missing(node: Mapping[str, Any]) -> tuple[str, str]:
@@ -63,7 +64,7 @@ def held_back(gpus: Mapping[str, Sequence[Mapping[str, Any]]], limits: Mapping[s
             clock, use = gpu.get("sm_mhz") or 0.0, gpu.get("utilization") or 0.0
             reasons = list(gpu.get("slowed") or ())
             why = "" if reasons == [POWER_LIMIT] else ", ".join(reasons)
-            told = f"held by {POWER_LIMIT}" if reasons else "and no reason is told"
+            told = f"held by {POWER_LIMIT}" if reasons else LOCKED if gpu.get("locked") else "and no reason is told"
             if not why and clock and use > BUSY and own:
                 if clock < SHARE * own:
                     why = f"{clock / own:.0%} of the {own:.0f} MHz that it may reach, {told}"

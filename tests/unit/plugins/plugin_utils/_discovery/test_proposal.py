@@ -190,6 +190,17 @@ def by_lane(lan: Lan, *ends: tuple[str, int]) -> Lan:
     return lan
 
 
+def test_four_lanes_that_have_addresses_and_are_heard_are_all_used() -> None:
+    addresses = {name: [f"10.0.{lane}.{number}/24" for lane in range(4)] for number, name in enumerate("tu", 1)}
+    lan = lanes(Lan(thors="tu"), **addresses)
+    # no frame: the addresses alone show a lane that somebody uses
+    assert (lan.propose().topology, lan.propose().lan_nics) == ("lan", {"t": "mgbe0_0", "u": "mgbe0_0"})
+    for lane in range(4):
+        by_lane(lan, ("t", lane), ("u", lane))
+    found = lan.propose()
+    assert (found.topology, found.lanes, found.findings) == ("direct", [0, 1, 2, 3], [])
+
+
 def test_two_thors_whose_lanes_are_cabled_are_a_pair_of_their_own() -> None:
     lan = Lan(thors="tu")
     for lane in (0, 1):

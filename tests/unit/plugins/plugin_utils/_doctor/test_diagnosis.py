@@ -197,6 +197,17 @@ def test_a_finding_on_another_host_is_not_explained() -> None:
     assert [(item["rule"], item["host"]) for item in found] == [("root", "a"), ("middle", "b")]
 
 
+def test_an_xid_explains_the_cuda_fault_of_its_host() -> None:
+    kernel = Log("a", "kernel log", "[ 9.1] NVRM: Xid (PCI:000f:01:00): 79, GPU has fallen off the bus.\n")
+    engine = "RuntimeError: CUDA error: unspecified launch failure\n"
+    told = {}
+    for host in ("a", "b"):
+        logs = [kernel, Log(host, "journal", engine)]
+        found, _notes = _doctor.diagnose(RULES, _doctor_checks.CHECKS, None, logs, "roce", False)
+        told[host] = [(item.rule.id, [one.rule.id for one in item.consequences]) for item in found]
+    assert told == {"a": [("gpu-error", ["cuda-fault"])], "b": [("cuda-fault", []), ("gpu-error", [])]}
+
+
 def test_a_cable_is_explained_by_the_host_at_its_other_end_only() -> None:
     chain = rules(*CHAIN)
     cables = [Hit("a", ["to c"], hosts=("a", "c")), Hit("a", ["to b"], hosts=("a", "b"))]

@@ -94,3 +94,10 @@ def test_a_gpu_at_its_own_power_limit_is_held_back_only_where_its_clock_says_so(
 def test_a_reason_that_the_driver_gives_counts_always() -> None:
     found = host_gpu.held_back({"a": [gpu(None, 0, ("hw_thermal_slowdown",))]}, {"a": 0})
     assert found == {"a": ["GPU 0: 0 MHz, 60 °C, 40 W: hw_thermal_slowdown"]}
+
+
+def test_a_clock_that_somebody_set_is_named() -> None:
+    told = host_gpu.held_back({"a": [{**gpu(1200), "locked": True}], "b": [gpu(2400)]}, {"a": 2400, "b": 2400})
+    assert list(told) == ["a"]
+    assert "held by a clock that somebody set (sudo nvidia-smi -rgc and -rac take it back)" in told["a"][0]
+    assert host_gpu.held_back({"a": [{**gpu(2300), "locked": True}]}, {"a": 2400}) == {}
