@@ -210,6 +210,12 @@ class Collector(RankReader):
                 devices[name] = values
         return devices
 
+    def nic_pci(self) -> list[str] | None:
+        """PCI addresses of NVIDIA's ConnectX functions, with or without a driver; None where PCI shows nothing."""
+        folder = "/sys/bus/pci/devices"
+        vendors = {name: (self.read(f"{folder}/{name}/vendor") or "").strip() for name in self._names(folder)}
+        return sorted(name for name, vendor in vendors.items() if vendor == "0x15b3") if any(vendors.values()) else None
+
     def desktop(self) -> dict[str, str]:
         return {"default_target": self.output("systemctl", "get-default").strip()}
 
@@ -362,6 +368,7 @@ class Collector(RankReader):
             ("forward", self.forward, {}),
             ("firewall", lambda: firewall_watch.compare(self._run, self.path(firewall_watch.RULES)), {}),
             ("pcie", self.pcie, {}),
+            ("nic_pci", self.nic_pci, None),
             ("desktop", self.desktop, {}),
             ("engine", self.engine, {"versions": {}, "present": False}),
             ("models", self.models, []),

@@ -369,6 +369,7 @@ EVIDENCE: Form = {
     "forward": {"policy?": str, "docker?": bool, "accepts?": [str], "ip_forward?": bool},
     "firewall": {"state?": str, "reason?": str},
     "pcie": {str: _TEXTS},
+    "nic_pci?": ([str], None),
     "desktop": {"default_target?": str},
     "engine": {"versions": _TEXTS, "present": bool},
     "models": [

@@ -31,6 +31,10 @@ if t.TYPE_CHECKING:
     from netaddr import IPNetwork
 
 End = tuple[str, str]
+OFF_THE_BUS: t.Final = (
+    "A Spark takes a cage without a cable off the bus. With a cable in, the NIC has lost its PCIe link: power the host "
+    "off, pull its plug for a minute, start it with the cable plugged in."
+)
 
 
 def _cables(case: Case) -> Iterator[dict[str, list[End]]]:
@@ -61,10 +65,25 @@ def _carrier(case: Case, end: End) -> bool | None:
     return bool(interface and interface["carrier"])
 
 
+#: of a NIC's name: PCI domain, bus, slot and function, all decimal.  Source: systemd.net-naming-scheme(7)
+_PATH = re.compile(r"en(?:P(\d+))?p(\d+)s(\d+)f(\d+)(?:np\d+)?")
+
+
+def _off_the_bus(case: Case, end: End) -> str:
+    """The PCI address of a NIC that is missing there; empty where it is there, or where nobody knows."""
+    known, place = case.evidence[end[0]].get("nic_pci"), _PATH.fullmatch(end[1])
+    if known is None or place is None or end[1] in case.interfaces(end[0]):
+        return ""
+    domain, bus, slot, function = (int(number or 0) for number in place.groups())
+    address = f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
+    return "" if address in known else address
+
+
 def _words(case: Case, end: End) -> str:
     interface = case.interfaces(end[0]).get(end[1])
     if interface is None:
-        return f"{end[0]}: {end[1]} is absent"
+        missing = _off_the_bus(case, end)
+        return f"{end[0]}: {end[1]} is absent" + (f": PCI {missing} is missing" if missing else "")
     if not interface["up"]:
         return f"{end[0]}: {end[1]} is set down"
     return f"{end[0]}: {end[1]} has {'a' if interface['carrier'] else 'no'} carrier"
@@ -92,8 +111,10 @@ def cable_down(case: Case) -> Iterator[Hit]:
         if halves and all(_dark(case, ends) for ends in halves.values()):
             ends = [end for each in halves.values() for end in each]
             hosts = tuple(dict.fromkeys(host for host, _netdev in ends))
-            seen = [_words(case, end) for end in ends if end[0] in case.evidence]
-            yield Hit(hosts[0], seen, ", ".join(halves), hosts)
+            read = [end for end in ends if end[0] in case.evidence]
+            missing = [f"{host}: {netdev}" for host, netdev in read if _off_the_bus(case, (host, netdev))]
+            cause = f"{', '.join(missing)}: missing from PCI. {OFF_THE_BUS}" if missing else ""
+            yield Hit(hosts[0], [_words(case, end) for end in read], ", ".join(halves), hosts, cause=cause)
 
 
 def _failing_pairs(case: Case, failed: Callable[[Mapping[str, t.Any]], bool]) -> Iterator[tuple[End, list[End], str]]:

@@ -326,6 +326,18 @@ def test_another_engine_is_read_like_the_default_one(tmp_path: Path) -> None:
     assert "sglang.yaml" in seen["files"]
 
 
+def test_the_nics_that_pci_shows(tmp_path: Path) -> None:
+    assert collect(tmp_path)[0]["nic_pci"] is None
+    devices = tmp_path / "sys/bus/pci/devices"
+    devices.mkdir(parents=True)
+    for name, vendor in (("0000:01:00.0", "0x15b3\n"), ("000f:01:00.0", "0x10de\n")):
+        (tmp_path / "sys/devices" / name).mkdir(parents=True)
+        (tmp_path / "sys/devices" / name / "vendor").write_text(vendor)
+        (devices / name).symlink_to(f"../../../devices/{name}")
+    told = collect(tmp_path)[0]
+    assert told["nic_pci"] == ["0000:01:00.0"]
+
+
 def test_an_empty_machine_is_an_answer(tmp_path: Path) -> None:
     seen, _runs = collect(tmp_path)
     assert seen["processes"] == []

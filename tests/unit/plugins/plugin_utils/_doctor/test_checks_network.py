@@ -59,6 +59,21 @@ def test_an_absent_nic_is_lost_where_its_cable_s_other_end_is_lit(lit: bool, rul
 
 
 @pytest.mark.parametrize(
+    ("pci", "missing"), [(None, False), (["0000:01:00.1", "0002:01:00.1"], False), (["000f:01:00.0"], True), ([], True)]
+)
+def test_an_absent_nic_on_a_switch_is_named_as_missing_from_pci(pci: list[str] | None, missing: bool) -> None:
+    case = world(("a", "b", "c"), "switch")
+    first, second = (link["netdev"] for link in case.links("b"))
+    kept = [nic for nic in ev(case, "b")["node"]["interfaces"] if nic["name"] == "enP7s7"]
+    ev(case, "b")["node"]["interfaces"] = kept
+    ev(case, "b")["nic_pci"] = pci
+    findings, _notes = diagnosis.diagnose(RULES, CHECKS, case, [], "roce", True)
+    told = next(one for one in findings if one.rule.id == "cable-down")
+    assert told.finding.cause.startswith(f"b: {first}, b: {second}: missing from PCI.") == missing
+    assert ("b: enp1s0f1np1 is absent: PCI 0000:01:00.1 is missing" in told.evidence) == missing
+
+
+@pytest.mark.parametrize(
     ("change", "expected"),
     [
         (narrow_pcie, [("nic-throttled", ("a",))]),
