@@ -131,7 +131,9 @@ probe:
   type: dict
   contains:
     ports:
-      description: By NIC, C(present), C(up), C(carrier) (V(null) where unknown) and C(mtu).
+      description:
+        - By NIC, C(present), C(up), C(carrier) (V(null) where unknown) and C(mtu).
+        - C(rate) in Gb/s of one that was set up for the probe, where it was read before it was set down again.
       type: dict
     neighbours:
       description: By NIC, the C(host) and C(netdev) of every frame seen there.

@@ -260,6 +260,8 @@ def plain(seen: Seen) -> dict[str, list[dict[str, str]]]:
 
 LinkStates = Callable[[], Mapping[str, Mapping[str, Any]]]
 Runner = Callable[[list[str]], tuple[int, str, str]]
+#: Gb/s by NIC, as it is now
+Rates = Callable[[], Mapping[str, float]]
 
 
 @contextlib.contextmanager
@@ -309,12 +311,19 @@ class _Ports:
             name for name in SPARK_PORTS if not with_carrier and name in self.before and name not in self.planned
         ]
         self.others_with_carrier = {name for name in self.others if self.before[name]["carrier"]}
+        self.rates: Mapping[str, float] = {}
 
     def dark(self) -> set[str]:
         """NICs without a carrier right now; remembers which of the other cage had one."""
         live = self.states()
         self.others_with_carrier.update(name for name in self.others if live.get(name, {}).get("carrier"))
         return {name for name, state in live.items() if not state.get("carrier")}
+
+    def read_rates(self, raised_ports: list[str], rates: Rates) -> None:
+        """A last look while the ports are still up: carriers, and what the ones that were set up negotiated."""
+        dark = self.dark()
+        lit = [name for name in raised_ports if name not in dark]
+        self.rates = {name: rate for name, rate in rates().items() if name in lit} if lit else {}
 
     def usable(self, raised_ports: list[str]) -> list[dict[str, Any]]:
         return [link for link in self.present if link["netdev"] in raised_ports or link["netdev"] not in self.down]
@@ -342,6 +351,8 @@ class _Ports:
                 "carrier": (any(carriers) or bool(seen.get(netdev))) if netdev in known else None,
                 "mtu": self.before.get(netdev, {}).get("mtu", 0),
             }
+            if netdev in self.rates:
+                ports[netdev]["rate"] = self.rates[netdev]
         return ports
 
 
@@ -354,12 +365,13 @@ def find_neighbours(
     training: float = 5.0,
     change_nothing: bool = False,
     open_netdev: Callable[[str], tuple[CagePort, bytes]] = open_port,
+    rates: Rates = dict,
 ) -> dict[str, Any]:
     """``{ports, neighbours, cabled, raised, errors}`` of the planned links.
 
     Each has ``netdev, peer, peer_netdev, peer_up``, or ``hosts`` that a switch joins. ``ports`` holds, per NIC,
-    ``present, up, carrier, mtu`` as they were then; ``carrier`` is None where it could not be known (down, and
-    ``change_nothing``). Frames go out on links that have a peer or hosts.
+    ``present, up, carrier, mtu`` as they were then, and the ``rate`` of one that was set up; ``carrier`` is None where
+    it could not be known (down, and ``change_nothing``). Frames go out on links that have a peer or hosts.
     """
     errors: dict[str, str] = {}
     seen: Seen = {}
@@ -396,7 +408,7 @@ def find_neighbours(
         elif set(done) & ports.planned:
             wait_for_carrier(set(done) & ports.planned, states, training)
         after = states()
-        ports.dark()
+        ports.read_rates(done, rates)
     return {
         "ports": ports.report(after, seen, done),
         "neighbours": plain(seen),

@@ -81,7 +81,8 @@ def probe(params: dict[str, Any], check: bool) -> dict[str, Any]:
 
     All hosts have to do it at the same time.  Returns, judging nothing:
 
-    * ``ports``: by NIC ``present``, ``up``, ``carrier`` (None where unknown) and ``mtu``
+    * ``ports``: by NIC ``present``, ``up``, ``carrier`` (None where unknown) and ``mtu``; ``rate`` in Gb/s of one that
+      was set up
     * ``neighbours``: by NIC the ``host`` and ``netdev`` of every frame seen there
     * ``cabled``: by NIC the hosts whose frames came in over a plain cable, by no switch
     * ``switches``: by NIC on a switch, how LLDP calls that switch, where lldpd runs
@@ -94,11 +95,14 @@ def probe(params: dict[str, Any], check: bool) -> dict[str, Any]:
     def run(argv: list[str]) -> tuple[int, str, str]:
         return run_limited(argv, params["timeout"])
 
+    def rates() -> dict[str, float]:
+        links = rdma.read_links(run)["links"]
+        return {link["netdev"]: link["rate"] for link in links if link["state"] != "down" and link["rate"]}
+
     started = time.monotonic()
     try:
-        heard = neighbors.find_neighbours(
-            params["host"], params["links"], job.live_links, run, params["seconds"], params["training"], check
-        )
+        given = (params["host"], params["links"], job.live_links, run, params["seconds"], params["training"], check)
+        heard = neighbors.find_neighbours(*given, rates=rates)
         # after the frames: other hosts wait for those, not for this
         heard["netplan"] = netplan_obstacles(params["path"], params["links"], params["renderer"], params["floating"])
         heard["rdma"] = rdma.read_links(run)

@@ -51,7 +51,10 @@ _LINK: Form = {
 _NEIGHBOUR: Form = {"host": str, "netdev": str}
 _PROBE: Form = {
     "ports": {
-        str: {"present": bool, "up": (bool, None), "carrier": (bool, None), "mtu": (int, None)},
+        str: {
+            **{"present": bool, "up": (bool, None), "carrier": (bool, None), "mtu": (int, None)},
+            **{"rate?": (float, None)},
+        },
     },
     "neighbours?": {str: [_NEIGHBOUR]},
     "cabled?": {str: _LISTS},

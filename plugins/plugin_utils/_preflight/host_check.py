@@ -74,12 +74,16 @@ def rate_problems(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> list
     rates: dict[str, dict[str, float]] = {}
     for host, entry in plan.items():
         probe = probes.get(host) or {}
-        if entry["kind"] != "spark" or entry["addressing"] != "managed" or probe.get("raised"):
-            continue  # a port that was only set up for the probe may still be training
+        if entry["kind"] != "spark" or entry["addressing"] != "managed":
+            continue
+        ports = probe.get("ports") or {}
         for link in (probe.get("rdma") or {}).get("links", ()):
-            carrier = (probe.get("ports") or {}).get(link["netdev"], {}).get("carrier")
-            if carrier and link.get("state") != "down" and link.get("rate"):
-                rates.setdefault(host, {})[link["netdev"]] = link["rate"]
+            port = ports.get(link["netdev"]) or {}
+            # what RDMA says now of a port that was only set up for the probe, it says of one that is down again
+            known = link.get("rate") if link.get("state") != "down" else None
+            rate = port.get("rate") if link["netdev"] in (probe.get("raised") or ()) else known
+            if port.get("carrier") and rate:
+                rates.setdefault(host, {})[link["netdev"]] = rate
     return [
         Finding(
             "speed" if one.mixed else "rate",

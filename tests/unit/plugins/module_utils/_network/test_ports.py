@@ -60,6 +60,29 @@ def test_a_port_is_raised_and_restored(host: dict[str, t.Any]) -> None:
     assert found["rdma"]["links"] == []
 
 
+def test_the_speed_of_a_port_is_read_before_it_is_set_down_again(
+    host: dict[str, t.Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def links(_run: t.Any) -> dict[str, t.Any]:
+        up = host["port"]["up"]
+        one = {"netdev": LINK["netdev"], "rate": 100.0 if up else 40.0, "state": "up" if up else "down"}
+        return {"links": [one, {**one, "netdev": "enp1s0f0np0"}], "source": "sysfs", "warnings": []}
+
+    def live() -> dict[str, t.Any]:
+        return {LINK["netdev"]: {**host["port"], "carrier": host["port"]["up"]}}
+
+    monkeypatch.setattr(ports.rdma, "read_links", links)
+    # nobody is at the other end
+    assert "rate" not in probe()["ports"][LINK["netdev"]]
+    monkeypatch.setattr(ports.job, "live_links", live)
+    found = probe()
+    assert found["ports"] == {
+        LINK["netdev"]: {"present": True, "up": False, "carrier": True, "mtu": 1500, "rate": 100.0}
+    }
+    assert found["rdma"]["links"][0]["rate"] == 40.0
+    assert "rate" not in probe(check=True)["ports"][LINK["netdev"]]
+
+
 def test_check_mode_touches_nothing(host: dict[str, t.Any]) -> None:
     found = probe(check=True)
     assert host["commands"] == []

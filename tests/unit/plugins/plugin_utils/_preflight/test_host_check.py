@@ -10,7 +10,7 @@ import typing as t
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding, errors_and_others
 
-from tests.unit.plugins.plugin_utils._preflight.planned_world import B0, B1, World
+from tests.unit.plugins.plugin_utils._preflight.planned_world import A0, B0, B1, World
 
 
 # on a line two neighbours alone use it (serving_groups)
@@ -48,6 +48,25 @@ def test_rdma_faults_of_one_nic() -> None:
         "all ranks wait for the slowest",
     ]
     assert others == []
+
+
+def test_mixed_speeds_of_ports_that_were_set_up_for_the_probe() -> None:
+    world = World("ring", ["a", "b", "c"])
+    for host, probe in world.probes.items():
+        probe["raised"] = list(probe["ports"])
+        for link in probe["rdma"]["links"]:
+            link.update(rate=40, state="down")
+        for netdev, port in probe["ports"].items():
+            port["rate"] = 100.0 if (host, netdev) == ("b", B0) else 200.0
+    (error,) = world.errors()
+    assert f"host b: NIC {B0} to a {A0} negotiated 100 Gb/s, planned are 200, and other links of this fabric" in error
+    # what was down again before it could be read says nothing
+    del world.probes["b"]["ports"][B0]["rate"]
+    assert world.errors() == []
+    # a port of such a host that was up all the time is judged as any
+    world.probes["b"]["raised"].remove(B0)
+    next(link for link in world.probes["b"]["rdma"]["links"] if link["netdev"] == B0).update(rate=100, state="up")
+    assert len(world.errors()) == 1
 
 
 def finding(kind: str, where: str = "/etc/netplan/50-x.yaml") -> dict[str, t.Any]:
