@@ -81,7 +81,7 @@ nginx() {
     DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -qq install -y --no-install-recommends nginx-light \
       libnginx-mod-http-js >/dev/null
   fi
-  pytest -q --junitxml="$SPARKTHOR_RESULTS/nginx.xml" tests/integration/nginx \
+  pytest -q --numprocesses=2 --junitxml="$SPARKTHOR_RESULTS/nginx.xml" tests/integration/nginx \
     tests/integration/page "$@"
 }
 

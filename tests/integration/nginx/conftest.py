@@ -5,6 +5,19 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
 from tests.unit.plugins.plugin_utils._plan.conftest import variables
 
 __all__ = ["variables"]
+
+
+@pytest.fixture(name="tmp_path")
+def _tmp_path() -> Iterator[Path]:
+    """A folder with a short name: a socket's path has room for 108 characters."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
