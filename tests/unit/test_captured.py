@@ -19,6 +19,8 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks i
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Log, scan
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.logs import load_rules
 
+from tests.unit.plugins.plugin_utils._doctor import sound_cluster
+
 FOLDER = Path(__file__).parents[1] / "fixtures" / "captured"
 CASES = yaml.safe_load((FOLDER / "cases.yml").read_text())
 
@@ -68,6 +70,40 @@ def test_no_rule_of_the_doctor_fires_on_a_capture_but_the_one_of_its_fault() -> 
     assert {name: fired for name, fired in found.items() if fired} == {
         "dmesg-xid119-torn-driver.txt": ["driver-firmware-torn"],
     }
+
+
+def _lay_memory(host: dict[str, Any], text: str) -> None:
+    host["memory"] = {**host["memory"], **node.parse_meminfo(text)}
+
+
+def _lay_release(host: dict[str, Any], text: str) -> None:
+    host["node"]["os"]["dgx"] = text
+
+
+def _lay_links(host: dict[str, Any], text: str) -> None:
+    read = rdma.parse_ibdev2netdev(text)
+    known = {link["netdev"]: link for link in host["rdma"]["links"]}
+    host["rdma"]["links"] = [{**known.get(link["netdev"], {"rate": 200, "gid_index": 3}), **link} for link in read]
+
+
+@pytest.mark.parametrize(
+    ("lay", "files", "found"),
+    [
+        (_lay_memory, ["meminfo-gb10-cma.txt"], []),
+        (_lay_memory, ["meminfo-gb10-kernel7-cma-signature.txt"], ["kernel-keeps-memory"]),
+        (_lay_release, ["dgx-release-two-ota-lines.txt", "dgx-release-build-and-ota.txt"], []),
+        (_lay_links, ["ibdev2netdev-oshlabs.txt"], []),
+    ],
+)
+def test_no_check_of_the_doctor_fires_on_what_a_sound_machine_shows(
+    lay: Callable[[dict[str, Any], str], None], files: list[str], found: list[str]
+) -> None:
+    """All check rules over a sound cluster, of which one part is what our readers make of a capture."""
+    for name in files:
+        case = sound_cluster.world()
+        for host in case.hosts:
+            lay(sound_cluster.ev(case, host), (FOLDER / name).read_text())
+        assert (name, sorted({rule for rule, _hosts in sound_cluster.found(case)})) == (name, found)
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["file"]) for case in CASES if case["reads"] != "none"])

@@ -194,9 +194,11 @@ def desktop_running(case: Case) -> Iterator[Hit]:
 def swap_in_use(case: Case) -> Iterator[Hit]:
     for host, evidence in hosts_read(case):
         memory = evidence.get("memory") or {}
-        used = memory.get("SwapTotal", 0) - memory.get("SwapFree", 0)
+        # an abridged output may lack what is free
+        total = memory.get("SwapTotal", 0)
+        used = total - memory.get("SwapFree", total)
         if used > limits.SWAPPED:
-            yield Hit(host, [f"{gib(used)} of {gib(memory['SwapTotal'])} swap used"])
+            yield Hit(host, [f"{gib(used)} of {gib(total)} swap used"])
 
 
 def _asking(case: Case) -> list[Serve]:
