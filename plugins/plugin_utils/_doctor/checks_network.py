@@ -17,7 +17,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case imp
     hosts_read,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Hit
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric_speed
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import cabling, fabric_speed
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import (
     ipv4_network_of,
     overlap,
@@ -105,6 +105,14 @@ def half_cable(case: Case) -> Iterator[Hit]:
             yield Hit(hosts[0], seen, ", ".join(dark), hosts)
 
 
+def _left(case: Case, ends: Sequence[End]) -> Iterator[str]:
+    """What the hosts at these ends serve on with, where they have a second cable to the same place."""
+    for host in dict.fromkeys(host for host, _netdev in ends):
+        lit = [name for name, interface in case.interfaces(host).items() if interface["carrier"]]
+        if left := cabling.what_is_left(case.links(host), lit):
+            yield f"{host}: {left}"
+
+
 @check
 def cable_down(case: Case) -> Iterator[Hit]:
     for halves in _cables(case):
@@ -114,7 +122,8 @@ def cable_down(case: Case) -> Iterator[Hit]:
             read = [end for end in ends if end[0] in case.evidence]
             missing = [f"{host}: {netdev}" for host, netdev in read if _off_the_bus(case, (host, netdev))]
             cause = f"{', '.join(missing)}: missing from PCI. {OFF_THE_BUS}" if missing else ""
-            yield Hit(hosts[0], [_words(case, end) for end in read], ", ".join(halves), hosts, cause=cause)
+            seen = [_words(case, end) for end in read]
+            yield Hit(hosts[0], [*seen, *_left(case, read)], ", ".join(halves), hosts, cause=cause)
 
 
 def _failing_pairs(case: Case, failed: Callable[[Mapping[str, t.Any]], bool]) -> Iterator[tuple[End, list[End], str]]:

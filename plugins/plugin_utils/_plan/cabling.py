@@ -4,7 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network.neighbors import port_of
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import SPARK_NETDEVS
 
 #: a port of a host: its name, and a port's name
 Port = tuple[str, str]
@@ -33,6 +37,27 @@ def islands(hosts: Sequence[str], sees: Mapping[Port, Set[str]]) -> list[list[st
         groups.append([host for host in left if host in group])
         left = [host for host in left if host not in group]
     return groups
+
+
+def what_is_left(links: Sequence[Mapping[str, Any]], lit: Collection[str]) -> str:
+    """Of a host with a cable in each cage to the same place, one of them lost: which it serves on with, in words.
+
+    ``lit`` are the NICs with a carrier. Empty where no cable or all are lost, and where each leads to another host.
+    """
+    by_place: dict[str, dict[str, list[str]]] = {}
+    for link in links:
+        if (netdev := str(link["netdev"])) in SPARK_NETDEVS:
+            by_place.setdefault(str(link.get("peer") or ""), {}).setdefault(port_of(netdev), []).append(netdev)
+    for ports in by_place.values():
+        lost = [netdevs for netdevs in ports.values() if not set(netdevs) & set(lit)]
+        left = [netdevs for netdevs in ports.values() if set(netdevs) & set(lit)]
+        if lost and left:
+            one, other = SPARK_NETDEVS[lost[0][0]][0], SPARK_NETDEVS[left[0][0]][0]
+            return (
+                f"one of two cables is lost: of cage {one}; the one of cage {other} is left, and NCCL uses it alone "
+                "when the serving group starts again"
+            )
+    return ""
 
 
 def host_to_host(hosts: Sequence[str], sees: Mapping[Port, Set[str]]) -> bool:

@@ -25,6 +25,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import Places
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory, role_specs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
+    cabling,
     fabric_speed,
     front,
     host_gpu,
@@ -335,6 +336,9 @@ def host_status(
     )
     for link in state["links"]:
         problems += [Finding("link", text, fix, host) for text, fix in link["problems"]]
+    lit = [link["netdev"] for link in state["links"] if link["state"] == "up"]
+    if left := cabling.what_is_left(planned.get("links", []), lit):
+        problems.append(Finding("link", left, "check the cable at both ends", host))
     for name, unit in facts["units"].items():
         if unit["active"] == "failed":
             problems.append(Finding("unit", f"{name} failed ({unit['result']})", f"journalctl -u {name} -n 50", host))

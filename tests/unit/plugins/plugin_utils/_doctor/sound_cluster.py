@@ -32,7 +32,9 @@ def interface(name: str, address: str, mtu: int = 9000) -> dict[str, Any]:
     }
 
 
-def world(names: tuple[str, ...] = ("a", "b"), topology: str = "direct", kinds: tuple[str, ...] = ()) -> Case:
+def world(
+    names: tuple[str, ...] = ("a", "b"), topology: str = "direct", kinds: tuple[str, ...] = (), **more: Any
+) -> Case:
     """A sound cluster as the hosts would tell of it."""
     management = {name: f"192.168.1.{number}" for number, name in enumerate(names, 11)}
     kinds = kinds or ("spark",) * len(names)
@@ -53,7 +55,7 @@ def world(names: tuple[str, ...] = ("a", "b"), topology: str = "direct", kinds: 
             "routes": [{"dst": "default", "dev": "enP7s7", "gateway": "192.168.1.1", "protocol": "dhcp"}],
         }
     groups = {"cluster": list(names), "ray_head": [names[0]], "ray_workers": list(names[1:])}
-    variables = {"fabric_topology": topology, "fabric_cidr": "10.100.0.0/16", "fabric_mtu": 9000}
+    variables = {"fabric_topology": topology, "fabric_cidr": "10.100.0.0/16", "fabric_mtu": 9000, **more}
     if topology == "lan":
         variables = {"fabric_topology": "lan"}
     cluster, fabric, _warnings = plan_cluster(groups, names, dict.fromkeys(names, variables), nodes)

@@ -58,6 +58,33 @@ def test_an_absent_nic_is_lost_where_its_cable_s_other_end_is_lit(lit: bool, rul
         assert "enp1s0f1np1 is absent, and a: enp1s0f1np1 has a carrier" in first.evidence
 
 
+@pytest.mark.parametrize(("topology", "hosts"), [("direct", ("a", "b")), ("switch", ("a", "b", "c"))])
+def test_one_of_two_cables_lost_says_what_is_left(topology: str, hosts: tuple[str, ...]) -> None:
+    case = world(hosts, topology, fabric_cages=[0, 1])
+    touched = hosts if topology == "direct" else ("b",)
+    for host in touched:
+        for netdev in ("enp1s0f1np1", "enP2p1s0f1np1"):
+            case.interfaces(host)[netdev]["carrier"] = False
+    findings, _notes = diagnosis.diagnose(RULES, CHECKS, case, [], "roce", True)
+    told = next(one for one in findings if one.rule.id == "cable-down")
+    assert tuple(sorted(told.touches())) == touched
+    words = "one of two cables is lost: of cage 1; the one of cage 0 is left, and NCCL uses it alone when the serving"
+    assert [line[: len(words) + 3] for line in told.evidence if "two cables" in line] == [
+        f"{host}: {words}" for host in touched
+    ]
+
+
+def test_a_cable_lost_of_a_ring_has_no_other_to_the_same_host() -> None:
+    case = world(("a", "b", "c"), "ring")
+    for link in case.links("a"):
+        if link["peer"] == "b":
+            case.interfaces("a")[link["netdev"]]["carrier"] = False
+            case.interfaces("b")[link["peer_netdev"]]["carrier"] = False
+    findings, _notes = diagnosis.diagnose(RULES, CHECKS, case, [], "roce", True)
+    told = next(one for one in findings if one.rule.id == "cable-down")
+    assert not any("two cables" in line for line in told.evidence)
+
+
 @pytest.mark.parametrize(
     ("pci", "missing"), [(None, False), (["0000:01:00.1", "0002:01:00.1"], False), (["000f:01:00.0"], True), ([], True)]
 )

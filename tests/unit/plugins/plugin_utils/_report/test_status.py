@@ -88,6 +88,29 @@ def test_one_slow_link_among_fast_ones_is_named_with_its_cable(outcomes):
     assert "set fabric_speed: 100 for spark-02" in found[0]["fix"]
 
 
+LEFT = (
+    "one of two cables is lost: of cage 0; the one of cage 1 is left, and NCCL uses it alone when the serving group "
+    "starts again"
+)
+
+
+def test_one_of_two_cables_lost_says_what_is_left(outcomes):
+    hostvars = {host: {**own, "fabric_cages": [1, 0]} for host, own in variables().items()}
+    for host, own in made(outcomes, hostvars=hostvars)["hosts"].items():
+        for link in own["links"]:
+            address = {"address": link["address"], "family": "inet", "scope": "global", "dynamic": False}
+            change(outcomes, host, link["netdev"], addresses=[address], mtu=9000, carrier=True, up=True)
+    assert LEFT not in str(texts(made(outcomes, hostvars=hostvars)))
+    lost = ("enp1s0f0np0", "enP2p1s0f0np0")
+    for netdev in lost:
+        change(outcomes, "spark-02", netdev, carrier=False)
+    told = [text for text in texts(made(outcomes, hostvars=hostvars)) if "carrier" in text or "cables" in text]
+    assert told == [*(f"spark-02: {netdev} has no carrier" for netdev in lost), f"spark-02: {LEFT}"]
+    for netdev in ("enp1s0f1np1", "enP2p1s0f1np1"):
+        change(outcomes, "spark-02", netdev, carrier=False)
+    assert LEFT not in str(texts(made(outcomes, hostvars=hostvars))), "nothing is left"
+
+
 def test_speed_half_mtu_and_address_of_every_link(outcomes):
     links = made(outcomes)["hosts"]["spark-02"]["links"]
     assert [(link["netdev"], link["half"], link["mtu"], link["rate_gbits"], link["address"]) for link in links] == [
