@@ -70,7 +70,7 @@ ansible_facts:
         machine: aarch64
         versions:
           ray: 2.60.0
-      problems:
+problems:
   description: What was wrong with the environment before.
   returned: always
   type: list

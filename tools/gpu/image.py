@@ -94,7 +94,7 @@ def make(wheels: Path, target: Path, root: Path) -> str:
                 (upper, work / "layer-1", ()),
             )
         ]
-        digest = lab_image.write_archive(f"{target}.part", layers, NAME, ENVIRONMENT)
+        digest: str = lab_image.write_archive(f"{target}.part", layers, NAME, ENVIRONMENT)
         os.replace(f"{target}.part", target)
     finally:
         shutil.rmtree(work, ignore_errors=True)
