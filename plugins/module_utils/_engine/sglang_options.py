@@ -5,10 +5,9 @@
 """Read the options of the installed SGLang from its source, as JSON.
 
 The module ``vllm_options`` gives it to the engine's Python. SGLang is not imported: that takes some 15 seconds and a
-GPU's driver. Two ways to declare an option are read, because releases
-differ: a field ``name: A[type, Arg(...)]`` of a class (from 0.5.18 on), and a call of ``add_argument``. Its file takes
-no option whose value an option with an action of its own writes, an old name most often: its reader knows actions by
-the value's name alone.
+GPU's driver. Two ways to declare an option are read, because releases differ: a field ``name: A[type, Arg(...)]`` of a
+class (from 0.5.18 on), and a call of ``add_argument``. Its file takes no option whose value an option with an action of
+its own writes, an old name most often: its reader knows actions by the value's name alone.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def _carried(node: Mapping[str, Any]) -> dict[str, list[str]]:
 
 def _moved(planned: Mapping[str, Any], node: Mapping[str, Any], cidr: Any) -> list[str]:
     """NICs that get another address than the one they carry, and NICs of the fabric that lose theirs."""
-    carried, links = _carried(node), planned["links"]
+    carried, links = _carried(node), planned.get("links") or ()
     moves = []
     for link in links if planned.get("addressing") == "managed" else ():
         name, address = str(link["netdev"]), str(link["address"])
