@@ -13,6 +13,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import write_atomic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding, nothing_changed
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._discovery import (
@@ -67,10 +68,12 @@ class ActionModule(ClusterAction):
 
     @staticmethod
     def _check_place(folder: str) -> None:
-        """Refuse a folder in which somebody keeps an inventory; nothing is ever overwritten."""
+        """Refuse a folder in which somebody keeps an inventory; nothing but a former picture is overwritten."""
         names = [inventory_text.HOSTS, inventory_text.VARIABLES] if folder else []
         there = [path for name in names if os.path.lexists(path := os.path.join(folder, name))]
-        there += [path for path in [picture.beside(folder)] if folder and os.path.lexists(path)]
+        drawn = picture.beside(folder)
+        if folder and os.path.lexists(drawn) and not picture.is_own(drawn):
+            there.append(drawn)
         if there:
             what = f"{', '.join(there)} is there already, and is not overwritten"
             finding = Finding(
@@ -139,7 +142,8 @@ class ActionModule(ClusterAction):
         drawn = picture.beside(folder)
         if not self._task.check_mode:
             # who looks at it sees a wrong cable before there is an inventory
-            self._write_new(Path(drawn), picture.drawn(offer))
+            Path(drawn).parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(drawn, picture.drawn(offer))
             self._show([f"picture of what is cabled: {drawn}"])
             for name, text in texts.items():
                 self._write_new(Path(folder, name), text)

@@ -51,7 +51,8 @@ options:
   inventory:
     description:
       - Folder to write C(hosts.yml) and C(group_vars/cluster.yml) to. If empty, the proposal is only shown.
-      - Before them a picture of what is cabled is written beside the folder, as C(FOLDER-cables.html).
+      - Before them a picture of what is cabled is written beside the folder, as C(FOLDER-cables.html),
+        in place of a former one.
     type: path
     default: ""
   known_hosts:

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What frames showed of the cables, as the picture that the report has too.  Pure."""
+"""What frames showed of the cables, as the picture that the report has too."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._discovery import lanes
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._discovery.proposal import (
@@ -27,6 +28,15 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import p
 def beside(folder: str) -> str:
     """The picture's path; not inside the folder, of which Ansible reads every file as an inventory."""
     return f"{os.path.abspath(folder)}-cables.html"
+
+
+def is_own(path: str) -> bool:
+    """Whether what stands there is a picture that was drawn here, which a newer one may replace."""
+    try:
+        start = files.read_plain(path, 2000)
+    except OSError:
+        return False
+    return not os.path.islink(path) and f'<meta name="generator" content="{page.CABLES_GENERATOR}">'.encode() in start
 
 
 def drawn(offer: Proposal) -> str:

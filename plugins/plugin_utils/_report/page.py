@@ -20,6 +20,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import s
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import bench, screen, topology
 
 GIB = 1024**3
+#: who made a page, as the page itself says it
+CABLES_GENERATOR = "sparkthor.cluster discover"
 
 
 @functools.cache
@@ -36,7 +38,8 @@ def _templates() -> jinja2.Environment:
 
 def cables(drawing: Mapping[str, Any], title: str) -> str:
     """A page with the drawing alone, for who looks before there is a cluster."""
-    return _templates().get_template("cables.html.j2").render(drawing=drawing, title=title)
+    template = _templates().get_template("cables.html.j2")
+    return template.render(drawing=drawing, title=title, generator=CABLES_GENERATOR)
 
 
 def budgets(status: Mapping[str, Any], memory: Mapping[str, Any] | None) -> list[dict[str, Any]]:

@@ -90,17 +90,22 @@ def test_the_picture_is_there_before_the_inventory(tmp_path: Path) -> None:
     text = drawn.read_text()
     assert "<svg" in text
     assert all(name in text for name in ("thor-1", "thor-2", "192.168.1.12", "eth0"))
-    drawn.unlink()
+    # the next run draws it anew
+    drawn.write_text(text.replace("thor-1", "thor-9"))
     (tmp_path / "new").unlink()
     done = propose(tmp_path, "nvidia", *machines)
     shown = on_screen(done)
+    assert done.returncode == 0, shown
+    assert drawn.read_text() == text
     assert shown.index(f"picture of what is cabled: {drawn}") < shown.index(f"written to {tmp_path}/new")
-    # one that somebody has is kept, and the folder stays as it is
+    # what somebody else put there is kept, and the folder stays as it is
     (tmp_path / "new").rename(tmp_path / "kept")
+    drawn.write_text("<html>somebody's own</html>")
     again = propose(tmp_path, "nvidia", *machines)
     assert again.returncode != 0
     assert "new-cables.html is there already, and is not overwritten" in again.stdout + again.stderr
     assert not (tmp_path / "new").exists()
+    assert drawn.read_text() == "<html>somebody's own</html>"
 
 
 @pytest.mark.parametrize(
