@@ -80,6 +80,21 @@ _RAY = (
   --dashboard-agent-listen-port=7365 --min-worker-port=21000 --max-worker-port=21999
 """
 )
+#: one of them may not be there, or may go while it is stopped; nothing else is passed over
+_STOP = """
+failed=0
+if command -v docker >/dev/null; then
+  said=$(docker rm -f by-hand 2>&1) || case $said in
+    *"No such container"* | *"is already in progress"* | *"Cannot connect to the Docker daemon"*) ;;
+    *) echo "$said" >&2; failed=1 ;;
+  esac
+fi
+for unit in by-hand-vllm by-hand-ray; do
+  # 5: it is not loaded
+  systemctl stop $unit || [ $? -eq 5 ] || failed=1
+done
+exit $failed
+"""
 _VLLM = _ENVIRONMENT + '[ -z "${1:-}" ] || export RAY_ADDRESS=$1\nexec vllm serve --config $PWD/vllm.yaml\n'
 
 
@@ -176,8 +191,7 @@ def _until(site: Site, probe: list[str], seconds: float, what: str) -> None:
 
 
 def stop(site: Site) -> None:
-    # one of them may not be there
-    site.everywhere("docker rm -f by-hand 2>/dev/null; systemctl stop by-hand-vllm by-hand-ray 2>/dev/null || true")
+    site.everywhere(_STOP)
 
 
 def by_ray(site: Site) -> bool:

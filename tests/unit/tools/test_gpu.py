@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import random
+import shlex
 import shutil
 import struct
 import subprocess
@@ -763,6 +764,36 @@ def command_lines() -> Iterator[str]:
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             yield path.read_text(errors="replace")
+
+
+GONE = "Error response from daemon: No such container: by-hand"
+BUSY = "Error response from daemon: could not kill container: device or resource busy"
+
+
+@pytest.mark.parametrize(
+    ("docker", "said", "unit", "fails"),
+    [(1, GONE, 5, ""), (0, "by-hand", 0, ""), (1, BUSY, 5, BUSY), (1, GONE, 1, "systemctl stop by-hand-vllm")],
+)
+def test_what_cannot_be_stopped_by_hand_is_said(tmp_path: Path, docker: int, said: str, unit: int, fails: str) -> None:
+    """A container and units that are not there are no fault."""
+    stand_ins = {"docker": f"echo {shlex.quote(said)} >&2; exit {docker}"}
+    stand_ins["systemctl"] = f'echo "systemctl $*" | tee -a {tmp_path}/asked >&2; [ "$2" = by-hand-ray ] || exit {unit}'
+    for name, text in stand_ins.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    found: list[subprocess.CompletedProcess[str]] = []
+
+    def everywhere(command: str) -> None:
+        environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+        words = ["bash", "-c", command]
+        found.append(subprocess.run(words, env=environment, capture_output=True, text=True, check=False))
+
+    byhand.stop(SimpleNamespace(everywhere=everywhere))  # type: ignore[arg-type]  # a stand-in for the lab
+    assert bool(found[0].returncode) == bool(fails), found[0].stderr
+    assert fails in found[0].stderr
+    # whatever became of the container, the units are stopped
+    for name in ("by-hand-vllm", "by-hand-ray"):
+        assert name in (tmp_path / "asked").read_text()
 
 
 def test_vllm_by_hand_listens_beside_ours() -> None:
