@@ -14,6 +14,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import time
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -27,6 +28,8 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import b
 
 #: seconds in which a Python imports a package, from a slow disk too
 IMPORT_LIMIT = 60.0
+#: seconds in which the tool tells something of its progress, and how often that is looked at
+SILENCE_LIMIT, INTERVAL = 3600.0, 5.0
 _NUMBERS = {"type": "list", "elements": "int"}
 
 
@@ -127,7 +130,8 @@ class ActionModule(ClusterAction):
                 report, events = (os.path.join(folder, f"{name}-{number}") for name in ("report", "events"))
                 argv += ["--book-url", given["book"], "--save-result", report, "--emit-progress", events]
                 argv += given["extra"]
-                reports.append(self._tool(python, argv, folder, report))
+                what = f"it measured prompts of {prompts} tokens with {streams} streams"
+                reports.append(self._tool(python, argv, folder, (report, events), what))
                 with open(events, encoding="utf-8") as handle:
                     progress += handle.read()
         spans = [[*key, windows] for key, windows in bench.windows(progress).items()]
@@ -163,20 +167,45 @@ class ActionModule(ClusterAction):
             with open(os.path.join(folder, "ca.pem"), "w", encoding="ascii") as handle:
                 handle.write(pem)
 
-    def _tool(self, python: str, argv: list[str], folder: str, report: str) -> dict[str, Any]:
+    def _tool(self, python: str, argv: list[str], folder: str, told: tuple[str, str], what: str) -> dict[str, Any]:
+        """What the tool writes to ``told``: its report, and before that its progress."""
         environment = {**os.environ, "HOME": folder} if os.path.isdir(f"{folder}/.cache") else dict(os.environ)
         if os.path.exists(f"{folder}/ca.pem"):
             environment["SSL_CERT_FILE"] = f"{folder}/ca.pem"
         given = json.dumps({"argv": [*argv, "--api-key", self._key()]})
-        done = subprocess.run(
-            [python, "-c", bench.LAUNCH], input=given, env=environment, capture_output=True, text=True, check=False
-        )
-        if done.returncode or not os.path.exists(report):
-            tail = " | ".join((done.stderr or done.stdout).strip().splitlines()[-3:])
-            raise bench.BenchError(f"llama-benchy ended with {done.returncode} and no result: {tail[-600:]}")
+        report, events = told
+        code, said = self._watched([python, "-c", bench.LAUNCH], given, environment, events, what)
+        if code or not os.path.exists(report):
+            tail = " | ".join(said.strip().splitlines()[-3:])
+            raise bench.BenchError(f"llama-benchy ended with {code} and no result: {tail[-600:]}")
         with open(report, encoding="utf-8") as handle:
             found: dict[str, Any] = json.load(handle)
         return found
+
+    @staticmethod
+    def _watched(argv: list[str], given: str, environment: dict[str, str], events: str, what: str) -> tuple[int, str]:
+        """Exit status and words of the tool; how long it takes is the cluster's, but it must not fall silent."""
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        heard, size, rest = time.monotonic(), -1, given or None
+        with subprocess.Popen(argv, env=environment, text=True, **pipes) as process:
+            while True:
+                try:
+                    out, err = process.communicate(rest, timeout=INTERVAL)
+                    return process.returncode, err or out
+                except subprocess.TimeoutExpired:
+                    # the input is given once
+                    rest, now = None, os.path.getsize(events) if os.path.exists(events) else 0
+                    if now != size:
+                        heard, size = time.monotonic(), now
+                    if time.monotonic() - heard > SILENCE_LIMIT:
+                        process.kill()
+                        raise bench.BenchError(
+                            f"llama-benchy told nothing for {SILENCE_LIMIT:g} s while {what}, and was ended: "
+                            "playbooks/status.yml says whether the cluster serves"
+                        ) from None
+                except BaseException:
+                    process.kill()
+                    raise
 
     def _key(self) -> str:
         if self.vars.get("vllm_serve_api_key"):

@@ -10,6 +10,7 @@ import datetime
 import hashlib
 import json
 import sys
+import time
 import types
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,15 @@ def main():
             "certificate": os.environ.get("SSL_CERT_FILE")}) + "\\n")
     if "--fail" in words:
         sys.exit("no such model")
+    if "--hang" in words:
+        import time
+        time.sleep(20)
+    if "--slow" in words:
+        import time
+        for _number in range(8):
+            time.sleep(0.3)
+            with open(path["--emit-progress"], "a") as file:
+                file.write("{}\\n")
     with open(path["--save-result"], "w") as file:
         json.dump({"version": "0", "benchmarks": [{"concurrency": int(words[words.index("--concurrency") + 1])}]}, file)
     open(path["--emit-progress"], "w").close()
@@ -96,6 +106,18 @@ def test_what_is_missing_is_said_in_one_line(told: Path, given: dict[str, Any], 
     with pytest.raises(bench.BenchError, match=message) as error:
         run(**given)
     assert "\n" not in str(error.value)
+
+
+def test_a_tool_that_falls_silent_is_ended(told: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_bench, "SILENCE_LIMIT", 1.5)
+    monkeypatch.setattr(cluster_bench, "INTERVAL", 0.1)
+    # one that goes on telling takes as long as it takes
+    assert len(run(extra=["--slow"])["report"]["benchmarks"]) == 2
+    begun = time.monotonic()
+    message = r"told nothing for 1\.5 s while it measured prompts of \[128\] tokens with \[1\] streams"
+    with pytest.raises(bench.BenchError, match=message):
+        run(extra=["--hang"])
+    assert time.monotonic() - begun < 15
 
 
 def test_the_python_that_runs_this_has_the_tool_unless_another_is_named(told: Path) -> None:
