@@ -193,7 +193,16 @@ class OsUpdate:
         if wrong := self._differing({one["name"]: one["new"] for one in (*plan.updates, *plan.new)}):
             raise UpdateError(f"after the update {'; '.join(wrong[:5])}")
         self._remember({**record, "state": "updated"})
+        if plan.words:
+            self._clear(record.get("files") or {})
         return plan
+
+    def _clear(self, kept: dict[str, str]) -> None:
+        """Only the way back of the newest update stays; one that failed left the earlier ones alone."""
+        names = {os.path.basename(str(path)) for path in kept.values() if path}
+        for name in set(files.list_folder(self._back)) - names:
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(self._back, name))
 
     def take_back(self) -> Plan:
         """Put the former packages back and remove those that came.  Raises :class:`UpdateError`."""

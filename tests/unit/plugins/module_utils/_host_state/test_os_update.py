@@ -163,6 +163,29 @@ def test_the_way_back_needs_nothing_of_apts_own_cache(tmp_path: Path) -> None:
     assert host.installed == before
 
 
+def test_only_the_way_back_of_the_newest_update_is_kept(tmp_path: Path) -> None:
+    host, update = make(tmp_path)
+    former = tmp_path / "back" / "libc6_2.39-0ubuntu8.4_arm64.deb"
+    former.parent.mkdir()
+    former.touch()
+    update.fetch(update.plan([]))
+    # until the new packages are installed, nobody knows whether the earlier ones are needed
+    assert former.exists()
+    host.broken = ["libc6"]
+    with pytest.raises(os_update.UpdateError):
+        update.apply()
+    assert former.exists()
+    host.broken = []
+    update.apply()
+    assert sorted(path.name for path in former.parent.iterdir()) == [
+        "libc6_2.39-0ubuntu8.5_arm64.deb",
+        "nvidia-driver-580-open_580.159.03-0ubuntu1_arm64.deb",
+        "old-tool_1%3a2.0-1_arm64.deb",
+    ]
+    update.take_back()
+    assert host.installed["old-tool"] == "1:2.0-1"
+
+
 def test_a_former_package_that_is_lost_keeps_no_other_one(tmp_path: Path) -> None:
     host, update = make(tmp_path)
     before = dict(host.installed)
