@@ -14,10 +14,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.role_val
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import play_roles
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared, Templated
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import host_name, roles
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import cabling_check, compare, values
-
-#: roles that own a folder which a variable names
-_GIVEN_FOLDERS = frozenset(("engine", "model_store", "ray_node", "vllm_serve"))
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import asked, compare
 
 #: all that are compared, in the order in which site.yml runs them
 ORDER = (
@@ -25,9 +22,6 @@ ORDER = (
     *("monitoring", "console"),
 )
 ALL = "all"
-
-#: roles that may take a port or a way in from somebody
-_TAKE = frozenset(("firewall", "os_hardening"))
 
 
 class ActionModule(Action):
@@ -43,28 +37,12 @@ class ActionModule(Action):
         self._refused: list[str] = []
         self._unknown = ""
         comparisons, facts = self._comparisons(compared)
-        folders = self._folders() if _GIVEN_FOLDERS & set(compared) else {}
-        probe = arguments["probe"]
-        if probe:
-            fabric = self.vars.get("sparkthor_fabric") or {}
-            # hosts that go one after the other hear nobody, so nothing follows from that
-            together = [host for host in self.vars.get("ansible_play_hosts") or () if host in fabric]
-            if int(self.vars.get("ansible_forks") or 5) < len(together):
-                together = []
-            links = probe.get("links") or []
-            hostvars = self.vars.get("hostvars") or {}
-            probe = {**probe, "links": cabling_check.with_peers(links, hostvars, self.host, fabric, together)}
-        outcome: dict[str, Any] = {
-            "changed": False,
-            "converged": list(dict.fromkeys(item["role"] for item in comparisons)),
-            "drift": "",
-        }
-        room = self._room(folders) if "model_store" in compared else {}
-        exposure = self._way_in() if _TAKE.intersection(compared) else ""
-        if probe or folders or room or exposure or any(item.get("module") for item in comparisons):
-            given = {"probe": probe, "folders": folders, "comparisons": comparisons}
-            given |= {name: value for name, value in (("exposure", exposure), ("room", room)) if value}
-            outcome = self.execute("host_compare", given)
+        given = asked.of_host(arguments["probe"], compared, self.vars, self._templar, self.host)
+        if given or any(item.get("module") for item in comparisons):
+            outcome = self.execute("host_compare", {**given, "comparisons": comparisons})
+        else:
+            converged = list(dict.fromkeys(item["role"] for item in comparisons))
+            outcome = {"changed": False, "converged": converged, "drift": ""}
         outcome["compared"] = compared
         outcome["refused"] = [*self._refused, *(outcome.get("refused") or [])]
         outcome["unknown"] = self._unknown
@@ -76,29 +54,13 @@ class ActionModule(Action):
             outcome["ansible_facts"] = facts
         return outcome
 
-    def _folders(self) -> dict[str, str]:
-        """By variable, the folders that roles give to the serving user."""
-        known = Declared(Templated(self.vars, self._templar), strict=False)
-        return {name: str(known[name]) for name in values.FOLDERS if name in known}
-
-    def _room(self, folders: dict[str, str]) -> dict[str, Any]:
-        """By the store's folder, the bytes of each model that this host is to have."""
-        sizes = (self.vars.get("sparkthor_cluster") or {}).get("store_bytes") or {}
-        root = folders.get("model_store_root")
-        return {root: dict(sizes)} if root and sizes else {}
-
-    def _way_in(self) -> str:
-        """The NIC by which the controller reaches this host."""
-        node = (self.vars.get("ansible_facts") or {}).get("sparkthor_node") or {}
-        return str((node.get("management") or {}).get("netdev") or "")
-
     def _comparisons(self, compared: list[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Comparisons, up to the first role of which it is not known what it wants, and the facts that ``engine`` sets.
 
         What a role would refuse after others have changed the host is refused now, whatever is known of it.
         """
         comparisons: list[dict[str, Any]] = []
-        variables, facts = dict(self.vars), {}
+        variables = dict(self.vars)
         for role in compared:
             variables = role_variables(variables, role)
             self._plan(role, variables)
@@ -111,13 +73,9 @@ class ActionModule(Action):
                 self._unknown = f"{role}: {error}"
                 if isinstance(error, AnsibleActionFail):
                     self._refused.append(str(error))
-                continue
-            if role == "engine":
-                facts = {
-                    key: value
-                    for key, value in variables["ansible_facts"].items()
-                    if key == "sparkthor_engine" and value is not self.vars["ansible_facts"].get(key)
-                }
+        engine = (variables.get("ansible_facts") or {}).get("sparkthor_engine")
+        known = (self.vars.get("ansible_facts") or {}).get("sparkthor_engine")
+        facts = {} if engine is known else {"sparkthor_engine": engine}
         return comparisons, facts
 
     def _wanted(self, role: str, variables: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
