@@ -37,7 +37,7 @@ class ActionModule(Action):
         self._refused: list[str] = []
         self._unknown = ""
         comparisons, facts = self._comparisons(compared)
-        given = asked.of_host(arguments["probe"], compared, self.vars, self._templar, self.host)
+        given = asked.asked_of(arguments["probe"], compared, self.vars, self._templar, self.host)
         if given or any(item.get("module") for item in comparisons):
             outcome = self.execute("host_compare", {**given, "comparisons": comparisons})
         else:

@@ -165,7 +165,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.faults.controller", description=__doc__)
     parser.add_argument("--layer", choices=("host", "serving"), required=True)
     parser.add_argument("--lab", required=True, help="name; for the host layer it is made anew for each run")
-    parser.add_argument("--subnet", default="10.79.60.0/24")
+    parser.add_argument("--subnet", default="10.79.62.0/24")
     parser.add_argument("--inventory", default="3spark_ring")
     parser.add_argument("--suite", default="trixie")
     parser.add_argument("--count", type=int, required=True, help="runs of this layer, kept ones included")

@@ -16,7 +16,7 @@ _GIVEN_FOLDERS = frozenset(("engine", "model_store", "ray_node", "vllm_serve"))
 _TAKE = frozenset(("firewall", "os_hardening"))
 
 
-def of_host(
+def asked_of(
     probe: Mapping[str, Any], roles: Collection[str], variables: Mapping[str, Any], templar: Any, host: str
 ) -> dict[str, Any]:
     """Arguments of ``host_compare`` beside the comparisons, without those that ask nothing.

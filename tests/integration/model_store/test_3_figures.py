@@ -28,7 +28,7 @@ def keep(figure: Figure) -> Figure:
 
 @pytest.fixture(scope="module")
 def switch() -> Iterator[Rig]:
-    rig = Rig.make("ms-switch", 16, "10.79.31.0/24", suite="bookworm")
+    rig = Rig.make("ms-switch", 16, "10.79.33.0/24", suite="bookworm")
     rig.mount(rig.hosts)
     bring_tools(rig)
     yield rig

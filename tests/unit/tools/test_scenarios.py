@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,26 @@ def test_scenarios_can_run_beside_one_another():
     given = [environment(name) for name in SCENARIOS if environment(name)]
     labs = {each["SPARKLAB_NAME"]: each["SPARKLAB_SUBNET"] for each in given}
     assert len(set(labs.values())) == len(labs)
+
+
+def test_labs_that_tests_and_tools_make_have_subnets_of_their_own():
+    """Labs of one subnet cannot stand beside one another: the second is refused when it runs, which few see."""
+    owners: dict[str, set[str]] = {}
+    for folder in ("molecule", "tests/integration", "tools", "inventories"):
+        for path in (TOP / folder).rglob("*.[py][ym]*"):
+            for subnet in re.findall(r"\b10\.(?:7[789]|8[2345])\.\d+\.0/24\b", path.read_text()):
+                owners.setdefault(subnet, set()).add(owner(path))
+    assert not {subnet: names for subnet, names in owners.items() if len(names) > 1}
+
+
+def owner(path: Path) -> str:
+    """Whose lab it is: a scenario's with its tests, a tool's, or one that an owner may have made of an inventory."""
+    place = path.relative_to(TOP)
+    if place.parts[0] == "inventories":
+        return "an owner"
+    scenario = place.parts[1] if place.parts[0] == "molecule" else place.parts[-2]
+    given = next((name for name in SCENARIOS if environment(name).get("SPARKLAB_TESTS") == scenario), scenario)
+    return {"model_store_short": "model_store", "border_lab": "border"}.get(given, given)
 
 
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
