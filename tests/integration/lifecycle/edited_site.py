@@ -96,8 +96,8 @@ class Site:
         """Those of the fabric, whichever ports have them."""
         return sorted(line.split()[-1] for line in self.fabric(host))
 
-    def serves(self) -> None:
-        """By a real completion, and with nothing left to do."""
+    def completes(self) -> None:
+        """A real completion of the length that was asked for."""
         address = self.lab.plan.host(self.members[0]).address
         key = self.secrets()[0].strip()
         body = json.dumps({"model": MODEL, "prompt": "hello", "max_tokens": 4}).encode()
@@ -105,4 +105,8 @@ class Site:
         request = urllib.request.Request(f"http://{address}:8000/v1/completions", body, headers)
         with urllib.request.urlopen(request, timeout=120) as answer:
             assert json.load(answer)["usage"]["completion_tokens"] == 4
+
+    def serves(self) -> None:
+        """By a real completion, and with nothing left to do."""
+        self.completes()
         assert sum(self.play().changed.values()) == 0

@@ -1,10 +1,11 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A pair on one cable that moves behind a switch, and then to the other cage: new cables, one variable, site.yml."""
+"""A pair on one cable that moves behind a switch, to the other cage, and then to both: one variable, and site.yml."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +15,8 @@ from tests.integration.lifecycle.edited_site import Site
 HOSTS = ["spark-01", "spark-02"]
 #: the lab's inventory plans TP=2 for a pair
 SPLIT = {"vllm_serve_tensor_parallel_size": 1}
+#: which starts of the engine these are
+STARTED = "systemctl show -p InvocationID sparkthor-ray.service sparkthor-vllm.service"
 
 
 @pytest.fixture(scope="module")
@@ -52,3 +55,31 @@ def test_other_cables_keep_addresses_and_secrets(site: Site, change: dict[str, o
     assert {host: site.addresses(host) for host in HOSTS} == addresses
     assert site.secrets() == secrets
     site.serves()
+
+
+def test_a_second_cable_joins_and_serving_goes_on_without_the_first(site: Site) -> None:
+    addresses = {host: site.addresses(host) for host in HOSTS}
+    site.write(HOSTS, **SPLIT, fabric_topology="direct", fabric_cages=[0, 1])
+    site.cable()
+    site.play()
+    for host in HOSTS:
+        assert len(site.addresses(host)) == 4
+        assert set(addresses[host]) < set(site.addresses(host))
+    site.serves()
+    started = {host: site.on(host, STARTED) for host in HOSTS}
+    cable = ("enp1s0f0np0", "enP2p1s0f0np0")
+    site.lab.cut("spark-02", *cable)
+    try:
+        # longer than NCCL, Gloo or Ray wait for a peer that is gone
+        end = time.monotonic() + 90
+        while time.monotonic() < end:
+            site.completes()
+        site.play("playbooks/status.yml", ok=False)
+        for host in HOSTS:
+            told = [line for line in site.said if host in line and "one of two cables is lost: of cage 0" in line]
+            assert told, site.said
+        assert {host: site.on(host, STARTED) for host in HOSTS} == started
+    finally:
+        site.lab.fix("spark-02", *cable)
+    site.serves()
+    assert {host: site.on(host, STARTED) for host in HOSTS} == started
