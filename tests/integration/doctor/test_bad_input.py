@@ -110,7 +110,7 @@ def test_bytes_that_are_no_log(tmp_path: Path) -> None:
     assert answer.rules == ["heads-indivisible"], answer.output
     notes = "\n".join(answer.doctor["notes"])
     assert "broken.gz cannot be read" in notes
-    assert "gone.log cannot be read" in notes
+    assert "gone.log is no plain file and was not read" in notes
     assert "random.log is not text" in notes
 
 
