@@ -229,8 +229,11 @@ class ExportedHost(files.Below):
                         "counter",
                         **labels,
                     )
-        for name in sorted(wanted - set(self.names("/sys/class/net"))):
-            page.add("sparkthor_link_up", "1 with carrier.", 0, netdev=name, planned="yes")
+        for name in sorted(wanted):
+            there = os.path.exists(self._path(f"/sys/class/net/{name}"))
+            page.add("sparkthor_link_present", "1 where the planned NIC is there.", int(there), netdev=name)
+            if not there:
+                page.add("sparkthor_link_up", "1 with carrier.", 0, netdev=name, planned="yes")
 
     def pcie(self, page: Page) -> None:
         for device, counted in pcie_errors.read(self._root)["devices"].items():

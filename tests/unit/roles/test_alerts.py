@@ -32,6 +32,7 @@ SAME: dict[str, tuple[str, list[float]]] = {
     "DiskFull": ("disk-full", [limits.DISK_LEFT, limits.DISK_BYTES]),
     "FirewallOpen": ("firewall-open", []),
     "FabricLinkDown": ("half-cable", []),
+    "FabricNicMissing": ("cable-down", []),
     "FabricMtuDiffers": ("mtu-mismatch", []),
     "GpuSlowed": ("gpu-slowed", []),
     "GpuHeldBack": ("gpu-slowed", [limits.GPU_BUSY / 100, limits.GPU_SHARE]),

@@ -93,6 +93,8 @@ def test_what_a_host_says(host):
         'sparkthor_link_up{netdev="enp1s0f1np1",planned="yes"} 1',
         'sparkthor_link_up{netdev="enP7s7",planned="no"} 1',
         'sparkthor_link_up{netdev="enP2p1s0f1np1",planned="yes"} 0',
+        'sparkthor_link_present{netdev="enP2p1s0f1np1"} 0',
+        'sparkthor_link_present{netdev="enp1s0f1np1"} 1',
         'sparkthor_link_tx_bytes_total{netdev="enp1s0f1np1",planned="yes"} 77',
         'sparkthor_rdma_port_active{device="rocep1s0f1",port="1",netdev="enp1s0f1np1"} 1',
         'sparkthor_rdma_port_transmit_bytes_total{device="rocep1s0f1",port="1",netdev="enp1s0f1np1"} 100',
