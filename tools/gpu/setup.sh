@@ -91,7 +91,8 @@ venv() {
 }
 # packs with what the Debian packages bring
 image() {
-  until [ -e .debs.done ] && [ -e .venv.done ]; do sleep 0.5; done
+  # not beyond this script, which ends where one of them fails
+  until [ -e .debs.done ] && [ -e .venv.done ]; do kill -0 $$ || return 1; sleep 0.5; done
   "$top/.venv/bin/python" "$top/tools/gpu/image.py" sglang sglang.tar
 }
 # the second one is for tools.gpu.suite chaos
@@ -111,7 +112,7 @@ begin model
 begin wheels trees wheels
 begin debs debs
 begin venv controller
-begin image sglang
+begin image sglang debs controller
 for one in "${running[@]}"; do
   step=${one%:*}
   wait "${one#*:}" || { tail -5 "$step.log" >&2; say "$step failed: $work/$step.log" >&2; exit 1; }

@@ -135,7 +135,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def set_up(checkout: Path, *words: str) -> subprocess.CompletedProcess[str]:
     python = str(checkout.parent / "python3")
-    argv = ["bash", str(checkout / "tools/gpu/setup.sh"), *words, "--python", python]
+    # with all that it started
+    argv = ["timeout", "20", "bash", str(checkout / "tools/gpu/setup.sh"), *words, "--python", python]
     return subprocess.run(argv, cwd=checkout.parent, capture_output=True, text=True, check=False)
 
 
@@ -163,6 +164,34 @@ def test_each_part_is_used_as_soon_as_it_is_there(checkout: Path, tmp_path: Path
     # what the suites do without is made when it is asked for
     assert set_up(checkout).returncode == 0
     assert f"{checkout}/tools/gpu/wheels.py packed lock.txt" in told.read_text().splitlines()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_an_image_waits_for_no_debian_packages_that_fail_or_are_not_there(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    script, dpkg = checkout / "tools/gpu/setup.sh", checkout.parent / "bin" / "dpkg"
+    script.write_text(script.read_text().replace("/usr/sbin/policy-rc.d", str(checkout.parent / "policy")))
+    dpkg.parent.mkdir()
+    dpkg.write_text("#!/bin/sh\nexit 1\n")
+    dpkg.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{dpkg.parent}:{os.environ['PATH']}")
+    for name in ("debs/x.deb", "sglang/s.whl"):
+        path = checkout.parent / "part-1" / name
+        path.parent.mkdir()
+        path.write_text(name)
+        for part in ("part-1", "part-2"):
+            with (checkout.parent / part / "SHA256SUMS").open("a") as sums:
+                sums.write(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}\n")
+    if not there:
+        (checkout.parent / "part-1/debs/x.deb").unlink()
+    done = set_up(checkout, "part-1", "part-2")
+    assert done.returncode == (1 if there else 0), done.stderr
+    assert ("setup: debs failed" in done.stderr) is there
+    assert not (checkout / ".lab/gpu/.image.done").exists()
+    # what it left holds no lock
+    again = set_up(checkout)
+    assert again.returncode == (1 if there else 0), again.stderr
 
 
 def test_a_part_that_was_torn_on_the_way_is_not_used(checkout: Path) -> None:
