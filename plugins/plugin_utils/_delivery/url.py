@@ -16,6 +16,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content i
 
 SUMS = "SHA256SUMS"
 BLOCK = 8 << 20
+#: bytes of a list; that of a model in some 200 files has 20 KB
+SUMS_LIMIT = 16 << 20
 _LINE = re.compile(r"\A([0-9a-f]{64}) [ *](.+)\Z")
 
 
@@ -77,20 +79,35 @@ def fetch(url: str, cache: str, fetch: bool) -> str | None:
     if not fetch:
         return None
     files, root = _client(url)
-    try:
-        text = files.cat_file(f"{root.rstrip('/')}/{SUMS}").decode()
-    except FileNotFoundError as error:
-        raise UrlError(
-            f"{url} has no {SUMS} beside its files (made by: sha256sum * > {SUMS}); without it nothing proves them"
-        ) from error
-    except Exception as error:
-        raise UrlError(f"{url} cannot be read: {type(error).__name__}: {str(error)[:300]}") from error
+    text = _list(files, f"{root.rstrip('/')}/{SUMS}", url)
     wanted = read_sums(text)
     for path, sha256 in wanted.items():
         _fetch_file(files, f"{root.rstrip('/')}/{path}", os.path.join(target, path), sha256)
     _remove_others(target, wanted)
     write_atomic(marker, text)
     return target
+
+
+def _list(files: Any, source: str, url: str) -> str:
+    text = b""
+    try:
+        with files.open(source, "rb", block_size=BLOCK) as remote:
+            while len(text) <= SUMS_LIMIT and (block := remote.read(BLOCK)):
+                text += block
+    except Exception as error:
+        # for a client of HTTP all is absent that it cannot read
+        cause = error.__cause__ if isinstance(error, FileNotFoundError) and error.__cause__ else error
+        if isinstance(cause, FileNotFoundError) or getattr(cause, "status", 0) == 404:
+            raise UrlError(
+                f"{url} has no {SUMS} beside its files (made by: sha256sum * > {SUMS}); without it nothing proves them"
+            ) from error
+        raise UrlError(f"{url} cannot be read: {type(cause).__name__}: {str(cause)[:300]}") from error
+    if len(text) > SUMS_LIMIT:
+        raise UrlError(f"{url}: its {SUMS} is larger than {SUMS_LIMIT >> 20} MiB: it is no list of a model's files")
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        raise UrlError(f"{url}: its {SUMS} is no text: {error}") from error
 
 
 def _remove_others(folder: str, wanted: Mapping[str, str]) -> None:
@@ -108,10 +125,16 @@ def _fetch_file(files: Any, source: str, target: str, sha256: str) -> None:
     os.makedirs(os.path.dirname(target), exist_ok=True)
     part = f"{target}.part"
     have = os.path.getsize(part) if os.path.exists(part) else 0
+    declared = None
     try:
+        # a client of HTTP knows none where the server says none
+        declared = files.info(source).get("size")
         with files.open(source, "rb", block_size=BLOCK) as remote, open(part, "ab") as local:
             remote.seek(have)
             while block := remote.read(BLOCK):
+                have += len(block)
+                if declared is not None and have > declared:
+                    break
                 local.write(block)
     except Exception as error:
         kept = os.path.getsize(part) if os.path.exists(part) else 0
@@ -119,6 +142,9 @@ def _fetch_file(files: Any, source: str, target: str, sha256: str) -> None:
             f"{source} could not be fetched: {type(error).__name__}: {str(error)[:300]}. {kept} bytes are kept: "
             "run again"
         ) from error
+    if declared is not None and have > declared:
+        os.unlink(part)
+        raise UrlError(f"{source} declares {declared} bytes and sends more: it was discarded")
     found = hash_file(part)
     if found != sha256:
         os.unlink(part)

@@ -53,6 +53,15 @@ def tiny_folder(tmp_path: Path) -> Path:
     return folder
 
 
+def test_a_header_that_no_model_needs_is_not_read(tmp_path: Path) -> None:
+    folder = tiny_folder(tmp_path)
+    shard = folder / "model-00002-of-00002.safetensors"
+    raw = b'{"__metadata__":{}' + b" " * 25_000_000 + b"}"
+    shard.write_bytes(struct.pack("<Q", len(raw)) + raw)
+    with pytest.raises(SizingError, match=r"has a header of 25000019 bytes; more than 25000000 are not read"):
+        read_model_folder(str(folder))
+
+
 def test_a_folder_gives_exact_weights(tmp_path: Path) -> None:
     config, tensors = read_model_folder(str(tiny_folder(tmp_path)))
     split = plan(config, tensors=tensors, pipeline_parallel=2, dtype="float32")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,58 @@ def test_a_file_that_is_not_what_the_list_says_is_discarded(bucket: Any, tmp_pat
 def test_a_folder_without_a_list_proves_nothing(bucket: Any, tmp_path: Path) -> None:
     bucket.rm("/bucket/tiny/SHA256SUMS")
     with pytest.raises(UrlError, match="has no SHA256SUMS"):
+        fetch(URL, str(tmp_path), fetch=True)
+
+
+def test_a_list_without_end_is_not_kept(bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Endless(io.BytesIO):
+        given = 0
+
+        def read(self, size: int | None = -1, /) -> bytes:
+            assert (size or 0) > 0, "all of it was asked for"
+            Endless.given += size
+            assert Endless.given < 64 << 20
+            return b"a" * size
+
+    monkeypatch.setattr(type(bucket), "open", lambda *_words, **_settings: Endless())
+    with pytest.raises(UrlError, match=r"its SHA256SUMS is larger than 16 MiB"):
+        fetch(URL, str(tmp_path), fetch=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_goes_on_after_its_size_is_discarded(
+    bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = type(bucket).info
+
+    def less(self: Any, path: str, **settings: Any) -> Any:
+        return {**told(self, path, **settings), **({"size": 4000} if path.endswith("model.safetensors") else {})}
+
+    monkeypatch.setattr(type(bucket), "info", less)
+    with pytest.raises(UrlError, match=r"model\.safetensors declares 4000 bytes and sends more: it was discarded"):
+        fetch(URL, str(tmp_path), fetch=True)
+    assert list(tmp_path.rglob("model.safetensors*")) == []
+
+
+class HttpError(Exception):
+    """As a client of HTTP has it."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"status {status}")
+        self.status = status
+
+
+@pytest.mark.parametrize(
+    ("status", "said"), [(404, "has no SHA256SUMS"), (503, "cannot be read: HttpError: status 503")]
+)
+def test_a_server_that_fails_does_not_lack_the_list(
+    bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, said: str
+) -> None:
+    def refuse(*_words: Any, **_settings: Any) -> Any:
+        raise FileNotFoundError("url") from HttpError(status)
+
+    monkeypatch.setattr(type(bucket), "open", refuse)
+    with pytest.raises(UrlError, match=said):
         fetch(URL, str(tmp_path), fetch=True)
 
 
