@@ -19,6 +19,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import (
     boots,
     kernel_log,
     rdma_counters,
+    watchdog_state,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node as _node
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts.ranks import RankReader
@@ -203,7 +204,7 @@ class HostReader(files.Below):
         }
 
     def _group(self, paths: places.Places) -> dict[str, Any]:
-        config, state = self._object(paths.config), self._object(paths.state)
+        config, state = self._object(paths.config), watchdog_state.believed(self._object(paths.state))
         state.pop("memory", None)
         return {
             "model": config.get("model", ""),

@@ -189,3 +189,9 @@ def test_no_state_file_makes_what_a_host_tells_useless(tmp_path, value):
     shape.bounded({"status": json.loads(json.dumps(status))})
     assert status["serving"]["state"]["state"] == "serving"
     assert status["models"] == ["?"]
+
+
+def test_a_field_of_a_wrong_type_in_a_state_file_is_unknown(tmp_path):
+    fill(tmp_path, "etc/sparkthor/serving.json", '{"model": "m"}')
+    fill(tmp_path, "run/sparkthor/state.json", '{"state": "serving", "healthy": "yes", "restarts": [1]}')
+    assert host(tmp_path, {}).read()["serving"]["state"] == {"state": "serving"}
