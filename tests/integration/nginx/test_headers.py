@@ -54,6 +54,9 @@ HEADS = {
         (400,),
     ),
     "two hosts": (key("Host: y"), (400,)),
+    "a path with the end of a text": (key(path="/v1/%00"), (400,)),
+    "no path": (key(path="*", method="OPTIONS"), (400,)),
+    "a tunnel": (key(path="x:443", method="CONNECT"), (400,)),
     "another version": (key().replace(b"HTTP/1.1", b"HTTP/9.9"), (505, 400)),
 }
 
@@ -70,6 +73,23 @@ def test_a_head_is_refused_or_answered_and_takes_no_memory(
         assert asked(found, head) in statuses
         assert nginx.memory() - memory < OTHER
         healthy(found)
+
+
+@pytest.mark.parametrize("name", ["a path with the end of a text", "no path", "a tunnel", "two lengths"])
+def test_a_head_that_nobody_can_read_is_refused_in_words(tmp_path: Path, variables: dict[str, Any], name: str) -> None:
+    with running(tmp_path, variables) as found, socket.create_connection(("127.0.0.1", found.port), 60) as client:
+        client.sendall(HEADS[name][0])
+        answer = client.makefile("rb").read()
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b'"message": "Malformed request."' in answer
+
+
+@pytest.mark.parametrize("has_door", [False, True])
+def test_the_answer_to_what_cannot_be_read_is_nobodys_path(
+    tmp_path: Path, variables: dict[str, Any], has_door: bool
+) -> None:
+    with running(tmp_path, of_group(variables, "c") if has_door else variables) as found:
+        assert asked(found, key(path="/malformed")) == 404
 
 
 @contextlib.contextmanager
