@@ -170,7 +170,7 @@ def doctor(run: Run) -> dict[str, Any]:
     path.unlink(missing_ok=True)
     outcome = run.play("playbooks/doctor.yml", "doctor", doctor_json=str(path))
     document = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    found = [str(one.get("id", one.get("what", one))) for one in document.get("findings", [])]
+    found = [one["rule"] for one in document.get("findings", [])]
     return {"rc": outcome.rc, "seconds": round(outcome.seconds, 1), "findings": found, "failures": outcome.failures}
 
 

@@ -288,6 +288,24 @@ def test_one_to_eight_hosts_and_one_to_four_groups(
     seen(page, f"{hosts}-hosts-{topology}-{groups}-groups")
 
 
+def test_a_group_that_is_gone_leaves_the_others_their_colours(
+    open_tab: Watched, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = console_state.History.document
+
+    def with_a_gone_one(self: console_state.History) -> dict[str, Any]:
+        told = inner(self)
+        # nobody asked it
+        gone = {"tokens_per_second/absent": [0.0], "running/absent": [0.0], "first_token/absent": [None]}
+        return {**told, "series": dict(sorted({**told["series"], **gone}.items()))}
+
+    monkeypatch.setattr(console_state.History, "document", with_a_gone_one)
+    page = sign_in(open_tab, cluster)
+    expect(page.locator("#traffic .legend span")).to_have_text(["absent", "cluster"], timeout=SOON)
+    for chart in page.locator("#traffic figure").all():
+        expect(chart.locator("path.line")).to_have_count(2)
+
+
 def test_long_names_fit(open_tab: Watched, cluster: Cluster) -> None:
     names = tuple(f"spark-of-the-laboratory-in-the-second-cellar-rack-{number}" for number in range(3))
     cluster.plan("ring", cables(names))

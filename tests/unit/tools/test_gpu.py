@@ -24,6 +24,9 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks import CHECKS
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Log, diagnose
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.logs import load_rules
 from sparklab import LabError, gpu, inventory
 
 from tools import marked
@@ -508,6 +511,19 @@ def test_what_an_earlier_call_left_is_no_outcome(tmp_path: Path) -> None:
     assert make_gpu.verify(run)["lines"] == []
     assert make_gpu.doctor(run)["findings"] == []
     assert make_gpu.report(run)["bytes"] == 0
+
+
+def test_a_finding_of_the_doctor_is_named_by_its_rule(tmp_path: Path) -> None:
+    run = opened(tmp_path)
+    line = Log("a", "kernel.log", "NVRM: Xid (PCI:000f:01:00): 79, GPU has fallen off the bus.")
+    found, _notes = diagnose(load_rules(CHECKS), {}, None, [line])
+
+    def play(_playbook: str, _name: str, doctor_json: str) -> SimpleNamespace:
+        Path(doctor_json).write_text(json.dumps({"findings": [one.public() for one in found]}), encoding="utf-8")
+        return SimpleNamespace(rc=2, seconds=1.0, failures=[])
+
+    run.play = play  # type: ignore[method-assign,assignment]
+    assert make_gpu.doctor(run)["findings"] == ["gpu-error"]
 
 
 def test_the_document_has_every_part_and_unmeasured_ones_say_so(tmp_path: Path) -> None:

@@ -190,10 +190,10 @@ const sum = values => values.reduce((before, value) => before + value, 0)
 
 function Traffic({ doc, right, own, ask }) {
   const { step, series } = doc.history
-  // a group that is gone stays as long as the hour knows it
-  const of = name => Object.entries(series).filter(([key]) => key.startsWith(`${name}/`)).map(([key, values]) => [key.slice(name.length + 1), values])
-    .filter(([key, values]) => doc.groups.some(one => one.name === key) || values.some(value => value !== null))
-  const groups = of('running').map(([name]) => name)
+  // a group that is gone stays as long as the hour knows it; each has its place, and so its colour, in all charts
+  const groups = Object.keys(series).filter(key => key.startsWith('running/')).map(key => key.slice(8))
+    .filter(name => doc.groups.some(one => one.name === name) || series[`running/${name}`].some(value => value !== null))
+  const of = name => groups.map(group => [group, series[`${name}/${group}`] || []])
   return html`<section id="traffic" aria-labelledby="h2t"><header><h2 id="h2t">Traffic</h2><span class="small soft">the last hour</span></header>
     <div class="charts"><${Chart} title="Tokens a second" lines=${of('tokens_per_second')} unit="" step=${step} whole=${sum}/><${Chart} title="Requests, running" lines=${of('running')} unit="" step=${step} whole=${sum}/><${Chart} title=${groups.length > 1 ? 'First token, slowest' : 'First token'} lines=${of('first_token')} unit=" s" step=${step} whole=${values => Math.max(...values)}/></div>
     ${groups.length > 1 && html`<p class="legend">${groups.map((name, index) => html`<span key=${name}><i class=${`hue-${HUES[index % 4]}`}></i>${name}</span>`)}</p>`}
