@@ -70,8 +70,9 @@ def known_bad_kernel(case: Case) -> Iterator[Hit]:
 def kernel_keeps_memory(case: Case) -> Iterator[Hit]:
     for host, evidence in hosts_read(case):
         node, memory = case.node(host), evidence.get("memory") or {}
-        if "CmaFree" in memory:
-            node = {**node, "cma": {"total": memory.get("CmaTotal", 0), "free": memory["CmaFree"]}}
+        # an abridged output may lack one of them
+        if {"CmaTotal", "CmaFree"} <= set(memory):
+            node = {**node, "cma": {"total": memory["CmaTotal"], "free": memory["CmaFree"]}}
         for problem in host_check.handover_problems(host, node):
             yield Hit(host, [problem.what], fix=problem.fix)
 

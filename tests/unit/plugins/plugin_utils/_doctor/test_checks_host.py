@@ -81,6 +81,13 @@ def test_what_a_lab_cannot_lay(change: Callable[[Case], None], expected: list[An
     assert found(case) == expected
 
 
+def test_contiguous_memory_without_its_total_says_nothing() -> None:
+    case = world()
+    ev(case, "a")["memory"] = {"CmaFree": 9 << 30}
+    ev(case, "b")["node"]["cma"] = {"free": 9 << 30}
+    assert found(case) == []
+
+
 def test_a_gpu_that_does_not_answer_comes_before_what_follows() -> None:
     case = world()
     ev(case, "a")["node"].update(gpus=0, gpu_problem="Failed to initialize NVML: Driver/library version mismatch")
