@@ -22,6 +22,8 @@ MODEL = "tiny-qwen3"
 class Site:
     """Made from one of the project's inventories; the lab has all of ``hosts``, whoever is a member."""
 
+    model = MODEL
+
     def __init__(self, name: str, source: str, hosts: list[str], subnet: str) -> None:
         self.name, self.subnet, self.said = name, subnet, list[str]()
         # the inventory's paths lead two folders up
@@ -100,7 +102,7 @@ class Site:
         """A real completion of the length that was asked for."""
         address = self.lab.plan.host(self.members[0]).address
         key = self.secrets()[0].strip()
-        body = json.dumps({"model": MODEL, "prompt": "hello", "max_tokens": 4}).encode()
+        body = json.dumps({"model": self.model, "prompt": "hello", "max_tokens": 4}).encode()
         headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         request = urllib.request.Request(f"http://{address}:8000/v1/completions", body, headers)
         with urllib.request.urlopen(request, timeout=120) as answer:
