@@ -198,9 +198,9 @@ def handover_problems(host: str, node: Node) -> list[Finding]:
     build is sound with ``kho=off``. Source: NVIDIA's package nvidia-spark-grub-kho of DGX OS 26.09.2.
     """
     cma = node.get("cma") or {}
-    if cma.get("free", 0) <= cma.get("total", 0):
+    if not {"free", "total"} <= set(cma) or cma["free"] <= cma["total"]:
         return []
-    seen = f"CmaFree is {cma['free'] / 2**30:.1f} GiB, CmaTotal {cma.get('total', 0) / 2**30:.1f} GiB"
+    seen = f"CmaFree is {cma['free'] / 2**30:.1f} GiB, CmaTotal {cma['total'] / 2**30:.1f} GiB"
     kho = (node.get("kernel_parameters") or {}).get("kho")
     return [
         Finding(
