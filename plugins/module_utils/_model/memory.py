@@ -50,6 +50,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
     SizingError,
     as_fraction,
     as_int,
+    blaming,
     parse_length,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.verdict import (
@@ -117,14 +118,9 @@ def plan(config: Mapping[str, Any], **options: Any) -> dict[str, Any]:
     """The memory plan of one model on one set of ranks, by `Options`."""
     asked = Options(**options)
     config = with_overrides(config, asked.hf_overrides) if asked.hf_overrides else config
-    try:
+    # its numbers may be too large or too small to go on with; all other errors after reading it are ours
+    with blaming(config, ArithmeticError):
         result = _planned(config, asked)
-    except SizingError:
-        raise
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        what = f"holds a value that nobody can reckon with ({type(error).__name__}: {error})"
-        named = config.get("model_type")
-        raise SizingError("config.model_type", named, what, "Fetch the model again, or choose another.") from error
     result["suggestions"] = advice.proved(
         result,
         lambda change: _planned(config, replace(asked, **change)),
@@ -134,15 +130,24 @@ def plan(config: Mapping[str, Any], **options: Any) -> dict[str, Any]:
     return result
 
 
+def _read(
+    config: Mapping[str, Any], asked: Options, version: tuple[int, ...] | None
+) -> tuple[Shape, Drafter, list[str], int | None]:
+    """Shape and drafter, what is not known of the model, and how many positions a token attends to."""
+    with blaming(config, AttributeError, LookupError, TypeError, ValueError):
+        shape = _as_of(version, config, read_shape(config, str(asked.dtype or "auto")))
+        text = text_config(config)
+        return shape, _drafter(asked, config, shape), known.unknown_of(text), prefill.selected(text, shape)
+
+
 def _planned(config: Mapping[str, Any], asked: Options) -> dict[str, Any]:
     """The plan with suggestions that nobody has tried yet; ``config`` is as it is served."""
     version = _version(asked.vllm_version)
-    shape = _as_of(version, config, read_shape(config, str(asked.dtype or "auto")))
+    shape, drafter, strange, selected = _read(config, asked, version)
     tensor, pipeline = _split(asked)
     if not asked.padded_heads:
         check_split(shape, tensor)
     stages = stages_of(shape, pipeline, asked.layer_partition)
-    drafter = _drafter(asked, config, shape)
     step = _step(asked, shape, drafter)
     in_flight = step.batched * _batches(pipeline, version)
     cache = _cache(asked, shape, drafter, in_flight, tensor, stages)
@@ -152,7 +157,6 @@ def _planned(config: Mapping[str, Any], asked: Options) -> dict[str, Any]:
     ranks = _plan_ranks(asked, cache, made, weights, sum(parts.values()))
     cache, ranks = _fitted(asked, cache, ranks)
     names = rank_names(asked.hosts, tensor * pipeline)
-    strange = known.unknown_of(text_config(config))
     weighed = not strange or weights.measured
     verdict, reasons, suggestions = judge(
         shape,
@@ -182,7 +186,7 @@ def _planned(config: Mapping[str, Any], asked: Options) -> dict[str, Any]:
         "unknown": [*strange, *filter(None, [drafter.unknown])],
         **_model_sizes(shape, weights, ranks),
         **_cache_sizes(cache, made, ranks, version),
-        **_speed(asked, shape, weights, step, (cache.length, prefill.selected(text_config(config), shape))),
+        **_speed(asked, shape, weights, step, (cache.length, selected)),
         "overhead_bytes_per_rank": sum(parts.values()),
         "overhead_parts": parts,
         "gpu_memory_utilization": float(asked.gpu_memory_utilization),

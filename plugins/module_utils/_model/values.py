@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -21,6 +23,19 @@ class SizingError(ValueError):
         self.fix = fix
         # it may name what somebody else wrote, as in a model's file
         super().__init__(printable(f"{variable}={value!r}: {problem}. {fix}", lines=True))
+
+
+@contextlib.contextmanager
+def blaming(config: Mapping[str, Any], *errors: type[Exception]) -> Iterator[None]:
+    """Take these errors for the config's; any other one is a fault of the plan."""
+    try:
+        yield
+    except SizingError:
+        raise
+    except errors as error:
+        what = f"holds a value that nobody can reckon with ({type(error).__name__}: {error})"
+        named = config.get("model_type")
+        raise SizingError("config.model_type", named, what, "Fetch the model again, or choose another.") from error
 
 
 def as_int(variable: str, value: Any, *, minimum: int = 1) -> int:

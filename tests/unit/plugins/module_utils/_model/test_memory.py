@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.memory import plan
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import (
     SizingError,
@@ -283,3 +284,14 @@ def test_a_table_of_n_grams_divides_by_tensor_parallelism_alone() -> None:
 def test_a_value_that_nobody_can_reckon_with_is_refused_in_words(name: str, changed: dict[str, Any]) -> None:
     with pytest.raises(SizingError):
         plan({**model(name), **changed})
+
+
+@pytest.mark.parametrize("error", [AttributeError, KeyError, TypeError, ValueError])
+def test_a_fault_of_the_plan_is_not_called_the_configs(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
+    def fail(*_words: Any) -> Any:
+        raise error("ours")
+
+    monkeypatch.setattr(memory, "judge", fail)
+    with pytest.raises(error, match="ours") as raised:
+        plan(model("aya-23"), max_model_len=8192)
+    assert not isinstance(raised.value, SizingError)
