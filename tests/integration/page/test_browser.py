@@ -132,6 +132,9 @@ def test_who_does_not_answer_has_no_figures_and_takes_no_message(tab: Watched, c
     expect(figures).to_have_count(0)
     expect(page.locator("#chat .none")).to_contain_text("Not serving: spark-03 is away. What you write here is kept")
     expect(send).to_be_disabled()
+    page.get_by_label("Message").press("Enter")
+    expect(page.get_by_label("Message")).to_have_value("Hello")
+    expect(page.locator("#chat .me")).to_have_count(0)
     # another model in its place is one that answers
     cluster.state(**STATES["smaller"][0])
     verdict(page, STATES["smaller"][1])

@@ -162,6 +162,16 @@ def test_a_conversation(open_tab: Watched, cluster: Cluster) -> None:
     page.get_by_role("button", name="Send").click()
     expect(answer.nth(2).get_by_role("alert")).to_have_text("429: Slow.")
     seen(page, "chat-refused")
+    page.unroute("**/v1/chat/completions")
+    cluster.state("serving")
+    cluster.parts, cluster.pause = ["Now."], 0.0
+    page.get_by_label("Message").fill("And now?")
+    page.get_by_role("button", name="Send").click()
+    expect(answer.nth(3).locator(".stat")).to_contain_text("tokens", timeout=SOON)
+    # a question that was refused is not asked again, and both take turns
+    asked = cluster.asked[-1]["messages"]
+    assert [one["role"] for one in asked] == ["user", "assistant", "user", "assistant", "user"]
+    assert asked[-1]["content"] == "And now?"
 
 
 def test_what_people_wish(open_tab: Watched, cluster: Cluster) -> None:

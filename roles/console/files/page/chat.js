@@ -59,7 +59,7 @@ function Answer({ turn }) {
     const fresh = turn.text.slice(written.current)
     written.current = turn.text.length
     if (fresh) smd.parser_write(parser.current, fresh)
-    if (turn.ended && parser.current !== 'ended') { smd.parser_end(parser.current); }
+    if (turn.ended) smd.parser_end(parser.current)
   }, [turn.text, turn.ended])
   const seconds = turn.ended ? (turn.ended - turn.begun) / 1000 : null
   const rate = turn.first && turn.last > turn.first && turn.tokens > 1 ? (turn.tokens - 1) * 1000 / (turn.last - turn.first) : null
@@ -112,6 +112,7 @@ export function Chat({ models, token }) {
   const log = useRef(null)
   const busy = turns.length > 0 && !turns[turns.length - 1].ended && turns[turns.length - 1].role === 'assistant'
   const model = models.find(one => one.name === chosen) || models[0]
+  const waits = model && model.waits
   useEffect(() => { sessionStorage.setItem('draft', draft) }, [draft])
   useEffect(() => {
     const place = log.current
@@ -122,8 +123,9 @@ export function Chat({ models, token }) {
 
   async function send() {
     const text = draft.trim()
-    if (!text || busy || !model) return
-    const before = turns.filter(one => !one.error).map(({ role, text: content }) => ({ role, content }))
+    if (!text || busy || !model || waits) return
+    // a question without its answer goes with it: many models take turns alone
+    const before = turns.filter((one, index) => !one.error && !turns[index + 1]?.error).map(({ role, text: content }) => ({ role, content }))
     const messages = [...(system.trim() ? [{ role: 'system', content: system.trim() }] : []), ...before, { role: 'user', content: text }]
     setDraft('')
     const begun = performance.now()
@@ -177,7 +179,6 @@ export function Chat({ models, token }) {
   const typed = event => {
     if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) { event.preventDefault(); send() }
   }
-  const waits = model && model.waits
   const base = location.origin
   const texts = model ? snippets(base, model.model) : {}
   return html`<section id="chat" aria-labelledby="h2c"><header><h2 id="h2c">Chat</h2>
