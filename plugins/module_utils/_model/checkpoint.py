@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import foreign
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 
-#: bytes of a header; those of checkpoints with tens of thousands of tensors have less than 10 MB, and 60 MB take 14 s
+#: bytes of a header; those of checkpoints with tens of thousands of tensors have less than 10 MB; 58 MB take seconds
 _SAFETENSORS_HEADER_LIMIT = 25_000_000
 #: bytes of a file that describes the model, at most
 _MAPPING_LIMIT = 64 * 1024 * 1024
