@@ -19,9 +19,10 @@ COMMAND = [
 #: every line that a rule with ``kernel: true`` names has one of them
 WORDS = (
     *("NVRM", "fallen off the bus", "GSP_INIT_DONE", "SEC2", "Key was rejected", "Bad return status"),
-    *("mlx5_core", "Link down", "NIC Link", "Port module event", "PCIe", "pciehp", "AER"),
+    *("Module nvidia not found", "OOM killer"),
+    *("mlx5_core", "Link down", "Link is Down", "Port module event", "PCIe", "pciehp", "AER"),
     *("_kgsp", "Oops", "kernel BUG at", "Unable to handle kernel"),
-    *("lockup", "LOCKUP", "rcu: INFO", "blocked for", "critical temperature", "[Hardware Error]"),
+    *("lockup", "LOCKUP", "rcu: INFO", "INFO: task", "critical temperature", "[Hardware Error]"),
     *("nvme", "EXT4-fs", "read-only", "out of memory", "Out of memory", "Killed process", "sending SIG"),
 )
 #: lines and characters of them that are told, the newest

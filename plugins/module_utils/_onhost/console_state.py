@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .._lib.printable import printable
-from . import host_versions, last_checks, loads, watchdog
+from . import gpu_state, host_versions, last_checks, limits, loads, watchdog
 from .engines import registry
 
 #: of the document; the page says so where it knows another one
@@ -133,6 +133,13 @@ def _first(found: Samples, name: str) -> float | None:
     return next((value for _labels, value in found.get(name, ())), None)
 
 
+def _at_power_limit_alone(gpu: Mapping[str, Any]) -> bool:
+    """Whether nothing but its own power limit holds it, and its clock does not say that the limit is too low."""
+    busy = gpu.get("share", 0.0) * 100 > limits.GPU_BUSY
+    low = busy and "hertz" in gpu and gpu["hertz"] < limits.GPU_SHARE * gpu.get("limit_hertz", 0.0)
+    return gpu.get("slowed") == [gpu_state.POWER_LIMIT] and not low
+
+
 def host(text: str, name: str, rates: Rates, now: float) -> dict[str, Any]:
     """One host by its exporter's page: bytes, watts, degrees Celsius, shares."""
     found = samples(text, HOST)
@@ -150,6 +157,8 @@ def host(text: str, name: str, rates: Rates, now: float) -> dict[str, Any]:
         if value:
             own = gpus.setdefault(_word(labels.get("gpu", "0")), {})
             own.setdefault("slowed", []).append(_word(labels.get("reason", "")))
+    for own in filter(_at_power_limit_alone, gpus.values()):
+        del own["slowed"]
     links = []
     planned = [one for one in found.get("sparkthor_link_up", ()) if one[0].get("planned") == "yes"]
     for labels, value in planned[:MOST_PARTS]:

@@ -57,6 +57,26 @@ def test_a_host_cannot_make_the_page_large_slow_or_no_json() -> None:
     json.dumps(console_state.group(facts(), tiny, rates, 3.0), allow_nan=False)
 
 
+@pytest.mark.parametrize(
+    ("clock", "reasons", "slowed"),
+    [
+        (2.4e9, ["sw_power_cap"], None),
+        (None, ["sw_power_cap"], None),
+        (0.8e9, ["sw_power_cap"], ["sw_power_cap"]),
+        (2.4e9, ["sw_power_cap", "sw_thermal_slowdown"], ["sw_power_cap", "sw_thermal_slowdown"]),
+        (2.4e9, ["hw_power_brake"], ["hw_power_brake"]),
+    ],
+)
+def test_a_gpu_at_its_own_power_limit_is_slowed_where_its_clock_is_low(
+    clock: float | None, reasons: list[str], slowed: list[str] | None
+) -> None:
+    lines = ['sparkthor_gpu_utilization_ratio{gpu="0"} 0.96', 'sparkthor_gpu_clock_limit_hertz{gpu="0"} 2.4e9']
+    lines += [f'sparkthor_gpu_clock_hertz{{gpu="0"}} {clock}'] if clock else []
+    lines += [f'sparkthor_gpu_slowed{{gpu="0",reason="{reason}"}} 1' for reason in reasons]
+    [gpu] = console_state.host("\n".join(lines), "a", console_state.Rates(), 0.0)["gpus"]
+    assert gpu.get("slowed") == slowed
+
+
 def test_names_that_change_in_every_look_are_forgotten() -> None:
     rates = console_state.Rates()
     for look in range(200):
