@@ -24,14 +24,16 @@ def asked_of(
     ``folders`` are by variable those that the roles give to the serving user; ``room`` is by the store's folder the
     bytes of each model that this host is to have; ``exposure`` is the NIC by which the controller comes in.
     """
-    known = Declared(Templated(variables, templar), strict=False)
-    folders = {name: str(known[name]) for name in values.FOLDERS if name in known}
+    folders = {}
+    if _GIVEN_FOLDERS.intersection(roles):
+        known = Declared(Templated(variables, templar), strict=False)
+        folders = {name: str(known[name]) for name in values.FOLDERS if name in known}
     sizes = (variables.get("sparkthor_cluster") or {}).get("store_bytes")
     node = (variables.get("ansible_facts") or {}).get("sparkthor_node") or {}
     root = folders.get("model_store_root")
     asked = {
         "probe": _probe(probe, variables, host) if probe else {},
-        "folders": folders if _GIVEN_FOLDERS.intersection(roles) else {},
+        "folders": folders,
         "room": {root: dict(sizes)} if "model_store" in roles and root and sizes else {},
         "exposure": str((node.get("management") or {}).get("netdev") or "") if _TAKE.intersection(roles) else "",
     }
