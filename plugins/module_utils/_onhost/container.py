@@ -358,6 +358,11 @@ def rank_arguments(
 # ---------------------------------------------------------------------------------------------------------------
 
 
+def cid_path(service: str, run_dir: str = RUN_DIR) -> str:
+    """Where Docker writes the id of a unit's container."""
+    return os.path.join(run_dir, f"{service}.cid")
+
+
 def processes_of(container: str, proc: str = "/proc") -> list[int]:
     """Processes in the control group of a container, without asking Docker."""
     processes = []
@@ -397,9 +402,9 @@ def remove(
 ) -> list[str]:
     """End and remove the unit's container, by force and for sure. Returns what is worth a line in the journal."""
     notes = []
-    cid_file = os.path.join(run_dir, f"{service}.cid")
+    path = cid_path(service, run_dir)
     container = ""
-    with contextlib.suppress(OSError), open(cid_file, encoding="ascii", errors="replace") as stream:
+    with contextlib.suppress(OSError), open(path, encoding="ascii", errors="replace") as stream:
         container = stream.read().strip()
     # The processes first: they share the host's process namespace, so Docker kills one of them, waits ten seconds and
     # more for the others to close what they have open, and has the container's name until then.
@@ -421,7 +426,7 @@ def remove(
             # kept, because the next attempt needs the container's id
             return notes
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(cid_file)
+        os.unlink(path)
     return notes
 
 
@@ -461,7 +466,7 @@ def prepare_run(service: str, arguments: Sequence[str], config: Mapping[str, Any
         gpu=host_gpu_arguments(str(config.get("gpu") or "auto"), docker_info()),
         limits=host_limit_arguments(),
         env_file=env_file,
-        cid_file=os.path.join(RUN_DIR, f"{service}.cid"),
+        cid_file=cid_path(service),
         credentials=credentials_of(os.environ),
         infiniband=os.path.isdir("/dev/infiniband"),
     )
@@ -481,7 +486,7 @@ def prepare_rank(arguments: Sequence[str], config: Mapping[str, Any]) -> list[st
         gpu=host_gpu_arguments(str(config.get("gpu") or "auto"), docker_info()),
         limits=host_limit_arguments(),
         env_file=env_file,
-        cid_file=os.path.join(RUN_DIR, "rank.cid"),
+        cid_file=cid_path("rank"),
         infiniband=os.path.isdir("/dev/infiniband"),
     )
 

@@ -14,11 +14,11 @@ import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from .._lib import foreign
-from . import patience, serving
+from . import container, patience, serving
 from .engines import registry
 from .engines.base import EngineOnHost
 
@@ -87,6 +87,18 @@ def of_session(session: int, proc: str = "/proc") -> list[Process]:
     return [one for one in found if one is not None and one.session == session]
 
 
+def of_container(service: str, run_dir: str = container.RUN_DIR, proc: str = "/proc") -> list[Process]:
+    """What runs in a unit's container: no child of the unit's, whose own is Docker's client, which idles."""
+    try:
+        with open(container.cid_path(service, run_dir), encoding="ascii", errors="replace") as stream:
+            cid = stream.read(100).strip()
+        pids = container.processes_of(cid, proc) if len(cid) >= 12 else []
+    except OSError:
+        return []
+    found = (read_process(str(pid), proc) for pid in pids)
+    return [one for one in found if one is not None]
+
+
 def in_the_kernel(units: Iterable[str], groups: str = GROUPS, proc: str = "/proc") -> dict[int, str]:
     """Processes of these units that cannot be interrupted now, not even by SIGKILL: process id -> name.
 
@@ -137,12 +149,10 @@ class Sampler:
         self,
         clock: Callable[[], float] = time.monotonic,
         runner: serving.Runner = serving.run,
-        proc: str = "/proc",
         engine: EngineOnHost = registry.DEFAULT,
     ) -> None:
         self.clock = clock
         self.runner = runner
-        self.proc = proc
         self.engine = engine
         self.before: tuple[float, dict[int, float], int] | None = None
         self.cores: float | None = None
@@ -150,13 +160,12 @@ class Sampler:
         self.gpu_at = float("-inf")
         self.gpu: tuple[float | None, float | None] = (None, None)
 
-    def sample(self, session: int, lines: int) -> patience.Signs:
-        """``session``: the rank's own, 0 where its processes cannot be told. ``lines``: how many it has logged in all.
+    def sample(self, processes: Sequence[Process], lines: int) -> patience.Signs:
+        """``processes``: the rank's own; none where they cannot be told. ``lines``: how many it has logged in all.
 
         Not for an event loop: nvidia-smi may take seconds.
         """
         now = self.clock()
-        processes = of_session(session, self.proc) if session > 0 else []
         ranks = [process for process in processes if process.name.startswith(self.engine.rank_titles)]
         spent = {process.pid: process.cpu_seconds for process in ranks or processes}
         if self.before is None or now - self.before[0] > 6 * WINDOW:

@@ -18,7 +18,7 @@ import time
 from typing import Any
 
 from .._lib import files
-from . import hang, life, progress, serving
+from . import hang, life, patience, progress, serving
 from .endpoint import TcpEndpoint, endpoint_of
 from .engines import registry
 from .engines.base import HEAD_FIRST
@@ -172,8 +172,11 @@ class RankProcess:
             sys.stdout.buffer.flush()
             *whole, rest = (rest + chunk).split(b"\n")
             rest = rest[-LINE_LIMIT:]
-            self.said += len(whole)
-            self.lines.extend(line.decode("utf-8", "replace") for line in whole)
+            lines = [line.decode("utf-8", "replace") for line in whole]
+            # an API server logs who asks for its metrics, the watchdog among them, whatever its ranks do
+            form = self.engine.log
+            self.said += sum(not form.dull.match(progress.plain(line, form)) for line in lines)
+            self.lines.extend(lines)
 
     async def listening(self) -> None:
         """Back when this host's part listens where it has to, or has ended. Raises RankError where it never does."""
@@ -195,9 +198,13 @@ class RankProcess:
             self._sampling = asyncio.create_task(self._sample(self.process.pid))
 
     async def _sample(self, pid: int) -> None:
-        # the processes of a container are no children of ours, and Docker's client idles
-        session = 0 if self.settings.cleanup else pid
-        signs = await asyncio.to_thread(self._sampler.sample, session, self.said)
+        def taken() -> patience.Signs:
+            cleanup = self.settings.cleanup
+            # the last word is the container's unit
+            processes = life.of_container(cleanup[-1]) if cleanup else life.of_session(pid)
+            return self._sampler.sample(processes, self.said)
+
+        signs = await asyncio.to_thread(taken)
         self.signs = dataclasses.asdict(signs)
 
     async def _watch(self, process: asyncio.subprocess.Process) -> None:

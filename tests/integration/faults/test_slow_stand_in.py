@@ -76,7 +76,7 @@ def publish(group: Group, stop: threading.Event) -> None:
         if pid and (state.get("stall") or {}).get("overdue"):
             # restarted meanwhile, there is nothing to sample
             with contextlib.suppress(ProcessLookupError):
-                told["signs"] = {"spark-01": dataclasses.asdict(sampler.sample(os.getsid(pid), 0))}
+                told["signs"] = {"spark-01": dataclasses.asdict(sampler.sample(life.of_session(os.getsid(pid)), 0))}
         files.write_atomic(path, json.dumps(told))
 
 

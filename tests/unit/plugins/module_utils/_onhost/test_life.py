@@ -35,7 +35,7 @@ class Host:
         self.now = 100.0
         self.gpus: tuple[int, str] = (0, "96, 45.10\n")
         self.asked = 0
-        self.sampler = life.Sampler(lambda: self.now, self.run, str(proc))
+        self.sampler = life.Sampler(lambda: self.now, self.run)
 
     def run(self, argv: list[str], _seconds: float) -> tuple[int, str, str]:
         assert argv[0] == "nvidia-smi"
@@ -43,7 +43,7 @@ class Host:
         return (*self.gpus, "")
 
     def sample(self, lines: int = 0) -> patience.Signs:
-        return self.sampler.sample(7, lines)
+        return self.sampler.sample(life.of_session(7, str(self.proc)), lines)
 
 
 @pytest.fixture
@@ -84,6 +84,22 @@ def test_a_stopped_process_and_compilers_are_seen(host: Host) -> None:
     put(host.proc, 4, "ptxas", 1, session=9)
     signs = host.sample()
     assert (signs.stopped, signs.compilers) == (True, 1)
+
+
+def test_processes_of_a_unit_s_container(tmp_path: Path) -> None:
+    cid, run_dir, proc = "41d26fe0e0fc4a8a", tmp_path / "run", tmp_path / "proc"
+    run_dir.mkdir()
+    proc.mkdir()
+    # Docker's client is a child of ours, the rank is none
+    for pid, name, group in ((1, "docker", "sparkthor-vllm.service"), (2, "sglang::schedul", f"docker-{cid}.scope")):
+        put(proc, pid, name, 1, state="T")
+        (proc / str(pid) / "cgroup").write_text(f"0::/system.slice/{group}\n", encoding="utf-8")
+    assert life.of_container("vllm", str(run_dir), str(proc)) == []
+    (run_dir / "vllm.cid").write_text(cid, encoding="utf-8")
+    assert [one.name for one in life.of_container("vllm", str(run_dir), str(proc))] == ["sglang::schedul"]
+    # a name that Docker has not yet written whole is in every group
+    (run_dir / "vllm.cid").write_text("", encoding="utf-8")
+    assert life.of_container("vllm", str(run_dir), str(proc)) == []
 
 
 def test_processes_in_the_kernel_are_those_of_the_units(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import rank_process
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import life, rank_process
 
 from tests.unit.plugins.module_utils._onhost.rank_site import HOSTS, Site, alive, run, until
 
@@ -26,6 +26,35 @@ def test_a_rank_gets_no_time_for_half_an_answer_and_is_killed_with_its_children(
         await site.end("two")
         await until(lambda: not alive(site.pid("two")) and not alive(grandchild))
         assert not (tmp_path / "two.asked").exists()
+
+    run(tmp_path, story)
+
+
+def test_who_asks_for_metrics_is_no_sign_of_life(tmp_path: Path) -> None:
+    asked = '[2026-11-27 20:36:52] INFO:     127.0.0.1:53968 - "GET /metrics HTTP/1.1" 200 OK'
+    command = ("/bin/sh", "-c", f"echo '{asked}'; echo '{asked}'; echo 'Load weight begin'; echo '{asked}'")
+
+    async def story(site: Site) -> None:
+        rank = rank_process.RankProcess(site.settings("one", engine="sglang", command=command))
+        await rank.start()
+        assert await rank.wait() == 0
+        assert (rank.said, len(rank.lines)) == (1, 4)
+
+    run(tmp_path, story)
+
+
+def test_a_stopped_rank_is_seen_in_its_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {"vllm-small": [life.Process(5, "sglang::schedul", "T", 5, 1.0)]}
+    monkeypatch.setattr(life, "of_container", found.__getitem__)
+    monkeypatch.setattr(life, "_NVIDIA_SMI", ["false"])
+    cleanup = ["container", "remove", "vllm-small"]
+
+    async def story(site: Site) -> None:
+        rank = rank_process.RankProcess(site.settings("one", engine="sglang", cleanup=cleanup))
+        rank.process = await asyncio.create_subprocess_exec("true")
+        rank.sample(True)
+        await until(lambda: bool(rank.signs))
+        assert rank.signs["stopped"] is True
 
     run(tmp_path, story)
 
