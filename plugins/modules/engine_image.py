@@ -55,7 +55,7 @@ options:
   engine:
     description: Which engine the image has to have.
     type: str
-    choices: [vllm, sglang]
+    choices: [vllm, sglang, tensorrt_llm]
     default: vllm
     version_added: 0.2.0
   build:
@@ -173,7 +173,7 @@ def main() -> None:
             "archive": {"type": "str", "default": ""},
             "pull": {"type": "bool", "default": True},
             "ray": {"type": "bool", "default": True},
-            "engine": {"type": "str", "default": "vllm", "choices": ["vllm", "sglang"]},
+            "engine": {"type": "str", "default": "vllm", "choices": ["vllm", "sglang", "tensorrt_llm"]},
             "build": {"type": "dict", "default": {}},
             "gpu": {"type": "str", "choices": ["auto", "cdi", "gpus", "runtime", "none"], "default": "auto"},
             "settings": {"type": "dict", "default": {}},

@@ -72,7 +72,7 @@ libraries = of_package(package.submodule_search_locations[0]) if package else {}
 print("\n" + json.dumps({
     "libraries": libraries,
     "version": platform.python_version(), "machine": platform.machine(), "glibc": platform.libc_ver()[1],
-    "executable": sys.executable, **{name: shutil.which(name) or "" for name in ("ray", "vllm", "sglang")},
+    "executable": sys.executable, **{name: shutil.which(name) or "" for name in PROGRAMS},
     "packages": names, "ray_problem": problem,
     "nccl_files": {path: read(path) for path in ("/etc/nccl.conf", "/root/.nccl.conf") if read(path)},
     "nccl_environment": {key: value for key, value in os.environ.items() if key.startswith("NCCL_")},
@@ -246,8 +246,14 @@ def has_digest(image: Image, *digests: str) -> bool:
     return not known.isdisjoint(digests)
 
 
+def program_of(engine: EngineOnHost) -> str:
+    """The engine's program by its name on the path."""
+    return engine.program.partition(" ")[0]
+
+
 def probe_program() -> str:
-    return inspect.getsource(cuda_kernels) + PROBE
+    programs = ("ray", *(program_of(engine) for engine in registry.ENGINES.values()))
+    return f"{inspect.getsource(cuda_kernels)}\nPROGRAMS = {programs!r}\n{PROBE}"
 
 
 def read_probe(output: str) -> dict[str, Any]:
@@ -293,10 +299,12 @@ def check_probe(
 
     ``calls`` says which libraries the model calls (cuda_kernels).
     """
-    name = engine.program.partition(" ")[0]
+    name, program = next(iter(engine.packages), ""), program_of(engine)
     version = (probe.get("packages") or {}).get(name, "")
-    if not version or not probe.get(name):
-        raise EngineError(f"{where}: there is no {engine.title} in this image (no package and program named {name})")
+    if not version or not probe.get(program):
+        raise EngineError(
+            f"{where}: there is no {engine.title} in this image (no package named {name} with a program {program})"
+        )
     if engine is not registry.DEFAULT:
         return []
     if engine_version and not same_version(engine_version, version):
@@ -345,7 +353,7 @@ def commands(probe: Mapping[str, Any], engine: EngineOnHost = registry.DEFAULT) 
     """How the engine's programs are called inside, by the service that runs them."""
     python = str(probe["executable"])
     ray = [str(probe["ray"])] if probe.get("ray") else [python, "-m", "ray.scripts.scripts"]
-    return {"python": [python], "ray": ray, SERVICE: [str(probe[engine.program.partition(" ")[0]])]}
+    return {"python": [python], "ray": ray, SERVICE: [str(probe[program_of(engine)])]}
 
 
 def nccl_findings(probe: Mapping[str, Any]) -> list[str]:

@@ -54,7 +54,7 @@ GATE = location.command("ray-gate")
 OPTIONS = (
     *("model", "dtype", "max-model-len", "max-num-seqs", "tensor-parallel-size", "pipeline-parallel-size"),
     *("model-path", "context-length", "max-running-requests", "tp-size", "pp-size", "mem-fraction-static"),
-    "max-total-tokens",
+    *("max-total-tokens", "max_seq_len", "max_batch_size"),
     *("gpu-memory-utilization", "kv-cache-memory-bytes", "kv-cache-dtype", "distributed-executor-backend"),
 )
 _COUNTERS = (
@@ -98,7 +98,7 @@ def parse_updates(text: str) -> int | None:
 def parse_options(text: str) -> dict[str, str]:
     """The plain options at the top of an engine's configuration; what is nested, or might name a secret, is of no
     interest here."""
-    pairs = (re.match(r"^([a-z][a-z0-9-]*): +([^{\[\s#].*)$", line) for line in text.splitlines())
+    pairs = (re.match(r"^([a-z][a-z0-9_-]*): +([^{\[\s#].*)$", line) for line in text.splitlines())
     return {pair[1]: pair[2].strip().strip("'\"") for pair in pairs if pair and pair[1] in OPTIONS}
 
 

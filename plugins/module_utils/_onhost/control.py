@@ -284,7 +284,8 @@ class Control:
                 raise ControlError("somebody let new requests in again meanwhile; this drain ends and stops nothing")
             # before the question for the metrics, which is a connection too
             open_ones = self.connections(socket)
-            gauges = watchdog_report.requests_in_flight(serving.metrics(socket), self.engine.metrics)
+            page = serving.metrics(socket, engine=self.engine)
+            gauges = watchdog_report.requests_in_flight(page, self.engine.metrics)
             known = [number for number in (gauges, open_ones) if number is not None]
             count = max(known) if known else None
             if count is not None:

@@ -284,10 +284,18 @@ def engine_place(own: places.Places) -> str:
     return str(files.read_json(own.config).get("socket") or own.socket)
 
 
-def engine(place: str) -> tuple[int, bytes]:
+def engine_target(own: places.Places) -> str:
+    """Where the page of its metrics is there, as its serving.json says which engine it is."""
+    try:
+        return registry.engine_of(files.read_json(own.config)).metrics.target
+    except LookupError:
+        return registry.DEFAULT.metrics.target
+
+
+def engine(place: str, target: str = registry.DEFAULT.metrics.target) -> tuple[int, bytes]:
     """The engine's own metrics, and some of them under names of all engines; 503 while it is away."""
     try:
-        status, body = peer.ask(endpoint_of(place).connect(), "GET", "/metrics", 5, most=16_000_000)
+        status, body = peer.ask(endpoint_of(place).connect(), "GET", target, 5, most=16_000_000)
     except (OSError, http.client.HTTPException) as error:
         return 503, f"the engine does not answer: {error or type(error).__name__}\n".encode()
     text = body.decode("utf-8", "replace")
@@ -306,9 +314,9 @@ def handler(host: ExportedHost, planned: Sequence[str], place: str = "") -> type
             if path == "/metrics":
                 self._answer(200, host.page(planned).encode())
             elif path == "/metrics/engine":
-                self._answer(*engine(place or engine_place(places.OWN)))
+                self._answer(*engine(place or engine_place(places.OWN), engine_target(places.OWN)))
             elif own := host.beside(path, "/metrics/engine/"):
-                self._answer(*engine(engine_place(own)))
+                self._answer(*engine(engine_place(own), engine_target(own)))
             elif own := host.beside(path, "/metrics/group/"):
                 self._answer(200, host.text(own.metrics).encode())
             else:

@@ -110,6 +110,7 @@ class Turns:
         elif not self._served:
             self._served, self._took[self._serves] = True, now - self._since
         socket_path = str(host_group.config.get("socket", ""))
+        page = serving.metrics(socket_path, engine=host_group.engine)
         return on_demand.DemandSeen(
             now=now,
             minute=local.tm_hour * 60 + local.tm_min + local.tm_sec / 60,
@@ -118,7 +119,7 @@ class Turns:
             ready=ready,
             restarts=unit.restarts,
             used=self._used.setdefault(self._serves, now),
-            in_flight=watchdog_report.requests_in_flight(serving.metrics(socket_path), host_group.engine.metrics) or 0,
+            in_flight=watchdog_report.requests_in_flight(page, host_group.engine.metrics) or 0,
             since=self._since,
             wishes=dict(self._wishes),
             held=self._held(),

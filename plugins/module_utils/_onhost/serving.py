@@ -269,10 +269,10 @@ def _message(text: str) -> str:
         return text.strip()[:200]
 
 
-def metrics(place: str, seconds: float = 2.0) -> str:
+def metrics(place: str, seconds: float = 2.0, engine: EngineOnHost = registry.DEFAULT) -> str:
     """The engine's own metrics text; empty when it does not answer."""
     try:
-        status, text = request(place, "GET", "/metrics", seconds)
+        status, text = request(place, "GET", engine.metrics.target, seconds)
     except (OSError, http.client.HTTPException):
         return ""
     return text if status == 200 else ""

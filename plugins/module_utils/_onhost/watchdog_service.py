@@ -168,7 +168,7 @@ class Service:
         own = sum(thread is not None and thread.is_alive() for thread in (self._probe_thread, self._ask_thread))
         count = serving.connections(self.socket) if unit.running else None
         is_listening = unit.running and serving.listening(self.socket)
-        text = serving.metrics(self.socket) if is_listening else ""
+        text = serving.metrics(self.socket, engine=self.engine) if is_listening else ""
         now = self.clock()
         self._read_log(unit, now)
         with self._lock:

@@ -396,7 +396,8 @@ def _engine(
 ) -> PlannedEngine:
     """The engine that serves: the inventory's, else the recipe's. Raises RecipeError for one that cannot here."""
     name = str(first.get(registry.VARIABLE) or data.get("engine") or "")
-    given = {**first, "engine_runtime": runtime.name, registry.VARIABLE: name}
+    # nobody asks for a way that is the engine's own: another engine may come by another one
+    given = {**first, "engine_runtime": "" if _only_way(first, data) else runtime.name, registry.VARIABLE: name}
     if problems := registry.engine_problems(given, hosts, "the inventory", kinds):
         raise RecipeError(str(problems[0]), "engine")
     return registry.planned_engine(name)

@@ -120,11 +120,12 @@ class ServingValues:
     #: files of other roles with which the engine is started
     started_with: list[str] = field(default_factory=list)
     #: which engine serves, empty for the default one; as people write it, the whole command of its rank, where it
-    #: listens, and the name of its configuration's file
+    #: listens and has its page of metrics, and the name of its configuration's file
     engine_name: str = ""
     title: str = ""
     command: list[str] = field(default_factory=list)
     socket: str = ""
+    metrics_target: str = registry.DEFAULT.on_host.metrics.target
     config_name: str = registry.DEFAULT.on_host.config
     #: names of the other engines' files
     other_configs: list[str] = field(
@@ -247,6 +248,7 @@ def _engine_values(serving: Serving) -> dict[str, Any]:
         "title": planned.title,
         "command": planned.command(serving),
         "socket": planned.socket(serving),
+        "metrics_target": planned.on_host.metrics.target,
         "config_name": planned.on_host.config,
         "other_configs": [one.on_host.config for one in registry.ENGINES.values() if one is not planned],
         "hidden": list(planned.on_host.hidden),

@@ -16,10 +16,10 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts.node import MODEL_STORE
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.sglang import SGLANG
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.sglang_command import (
-    DECIDED,
-    from_sparkrun,
-    read_sglang,
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.tensorrt_llm import TENSORRT_LLM
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import (
+    sglang_command,
+    tensorrt_llm_command,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.foreign import Foreign, finished
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
@@ -66,6 +66,13 @@ _SWITCHES = ("enforce_eager", "enable_prefix_caching", "trust_remote_code")
 _PLACEHOLDER = re.compile(r"(?<!\$)\{(\w+)\}")
 #: the same where doubled braces stand for single ones; read from left to right, so that {{"a":{n}}} ends as it should
 _DOUBLED = re.compile(r"\$\{\w+\}|\{\{|\}\}|\{(\w+)\}")
+#: by the engine: how a command is read, and the options that the roles decide
+_COMMANDS = {
+    SGLANG.name: (sglang_command.read_sglang, sglang_command.DECIDED),
+    TENSORRT_LLM.name: (tensorrt_llm_command.read_tensorrt_llm, tensorrt_llm_command.DECIDED),
+}
+#: what sparkrun calls them, and how a command of theirs begins
+_ENGINES = {"sglang": SGLANG, "trtllm": TENSORRT_LLM, "trtllm-serve": TENSORRT_LLM}
 _OTHER_COMMANDS = ("sglang", "llama-server", "trtllm-serve", "python -m sglang", "python3 -m sglang", "mpirun", "atlas")
 
 
@@ -88,11 +95,11 @@ def translate_sparkrun(data: Mapping[str, Any], called: str) -> dict[str, Any]:
         folder = f"{MODEL_STORE}/{model.rstrip('/').rpartition('/')[2]}"
         own = {"model": model, "model_revision": data.get("model_revision") or "main", "resolved_model_path": folder}
         text = filled(command, {**own, **defaults}, str(data.get("recipe_version")), called)
-        served = read_sglang(text, called) if engine == SGLANG.name else read_command(text, called)
+        served = _COMMANDS[engine][0](text, called) if engine in _COMMANDS else read_command(text, called)
         unused = sorted(key for key in defaults if f"{{{key}}}" not in command)
         notes += [f"defaults.{key} (not used by the command)" for key in unused]
     else:
-        served = from_sparkrun(defaults) if engine == SGLANG.name else _from_defaults(defaults, notes)
+        served = _without_command(engine, defaults, notes, called)
     notes += served.notes
     image = str(data.get("container") or "")
     if image and "/" not in image:
@@ -110,8 +117,8 @@ def translate_sparkrun(data: Mapping[str, Any], called: str) -> dict[str, Any]:
         notes=notes,
         engine=engine,
     )
-    if engine == SGLANG.name:
-        foreign.decided = DECIDED
+    if engine in _COMMANDS:
+        foreign.decided = _COMMANDS[engine][1]
     split = foreign.split()
     hosts, splits = _hosts(data, split, foreign.notes, called)
     # one host is started in the same way by either of its runtimes
@@ -132,13 +139,13 @@ def _runtime(data: Mapping[str, Any], command: str, called: str) -> tuple[str, s
     if not runtime:
         first = command.strip()
         runtime = next((word for word in _OTHER_COMMANDS if first.startswith(word)), registry.DEFAULT.name)
-    if runtime.rpartition(" ")[2] == SGLANG.name:
-        return SGLANG.name, ""
+    if other := _ENGINES.get(runtime.rpartition(" ")[2]):
+        return other.name, ""
     own = runtime.removeprefix("eugr-")
     if not own.startswith(registry.DEFAULT.name):
         raise RecipeError(
-            f"vllm_serve_recipe={called!r} is for {runtime}. Only recipes for {registry.DEFAULT.title} and "
-            f"{SGLANG.title} can be served here.",
+            f"vllm_serve_recipe={called!r} is for {runtime}. Only recipes for {registry.DEFAULT.title}, "
+            f"{SGLANG.title} and {TENSORRT_LLM.title} can be served here.",
             "engine",
         )
     if own != runtime or own != registry.DEFAULT.name:
@@ -213,6 +220,18 @@ def _value(name: str, values: Mapping[str, Any], called: str) -> str:
             f"vllm_serve_recipe={called!r}: the command uses {{{name}}}, which defaults lacks. Add it there."
         )
     return str(values[name])
+
+
+def _without_command(engine: str, defaults: Mapping[str, Any], notes: list[str], called: str) -> ServedModel:
+    """What the original tool would run. Raises RecipeError where that is not known here."""
+    if engine == SGLANG.name:
+        return sglang_command.from_sparkrun(defaults)
+    if engine == TENSORRT_LLM.name:
+        raise RecipeError(
+            f"vllm_serve_recipe={called!r} has no command, and what the original tool makes of one for "
+            f"{TENSORRT_LLM.title} is not known here. Copy the recipe and write the command there."
+        )
+    return _from_defaults(defaults, notes)
 
 
 def _from_defaults(defaults: Mapping[str, Any], notes: list[str]) -> ServedModel:

@@ -72,12 +72,14 @@ class LogForm:
 
 @dataclasses.dataclass(frozen=True)
 class MetricNames:
-    """Names on the engine's ``/metrics`` (Prometheus text); several where releases differ."""
+    """Names on the engine's page of metrics (Prometheus text); several where releases differ."""
 
     #: name -> number of the sum that it belongs to: these move only when the engine works, within one long request too
     moves: Mapping[str, int]
     running: tuple[str, ...]
     waiting: tuple[str, ...]
+    #: where that page is
+    target: str = "/metrics"
     #: share of the cache that is in use, 0 to 1
     cache_share: tuple[str, ...] = ()
     #: counters of what requests said and got

@@ -10,11 +10,12 @@ from typing import Any
 from .base import EngineOnHost
 from .llama_cpp import LLAMA_CPP
 from .sglang import SGLANG
+from .tensorrt_llm import TENSORRT_LLM
 from .vllm import VLLM
 
 #: the engine of a group whose files name none
 DEFAULT = VLLM
-ENGINES: dict[str, EngineOnHost] = {one.name: one for one in (VLLM, SGLANG, LLAMA_CPP)}
+ENGINES: dict[str, EngineOnHost] = {one.name: one for one in (VLLM, SGLANG, LLAMA_CPP, TENSORRT_LLM)}
 
 #: distributions whose versions say which engine is installed
 PACKAGES = tuple(name for one in ENGINES.values() for name in one.packages)

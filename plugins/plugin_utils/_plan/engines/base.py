@@ -33,6 +33,8 @@ class Abilities:
     formats: frozenset[str]
     #: most hosts of one serving group; None without a limit
     hosts: int | None = None
+    #: why not more, in words; empty where there is no more to say
+    alone: str = ""
     #: whether the parts of each layer, and whole layers, can be on several hosts
     tensor: bool = True
     pipeline: bool = True
@@ -43,6 +45,8 @@ class Abilities:
     adapters: bool = True
     #: whether each host needs the model; else the head alone does
     everywhere: bool = True
+    #: whether the engine that is installed says which options it takes, before anything is stopped
+    checked: bool = True
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,7 @@ class PlannedEngine(ABC):
             ("engine_runtime", bool(wanted.runtime) and wanted.runtime not in can.runtimes, f"a {wanted.runtime}"),
             ("", bool(wanted.kinds - can.kinds), f"hosts of kind {', '.join(sorted(wanted.kinds - can.kinds))}"),
             ("vllm_serve_model", bool(wanted.format) and wanted.format not in can.formats, f"{wanted.format} models"),
-            ("", can.hosts is not None and hosts > can.hosts, f"{hosts} hosts"),
+            ("", can.hosts is not None and hosts > can.hosts, f"{hosts} hosts{f' ({can.alone})' if can.alone else ''}"),
             (
                 "vllm_serve_tensor_parallel_size",
                 not can.tensor and (wanted.tensor_parallel or 1) > 1,

@@ -13,13 +13,16 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import exe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import EngineDemands, PlannedEngine
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.llama_cpp import PlannedLlamaCpp
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.sglang import PlannedSglang
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.tensorrt_llm import PlannedTensorrtLlm
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.vllm import PlannedVllm
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import option_name
 
 VARIABLE = "serving_engine"
 PROGRAMS = "engine_programs"
 _PARSERS = ("vllm_serve_reasoning_parser", "vllm_serve_tool_call_parser")
-ENGINES: dict[str, PlannedEngine] = {one.name: one for one in (PlannedVllm(), PlannedSglang(), PlannedLlamaCpp())}
+ENGINES: dict[str, PlannedEngine] = {
+    one.name: one for one in (PlannedVllm(), PlannedSglang(), PlannedLlamaCpp(), PlannedTensorrtLlm())
+}
 DEFAULT = ENGINES[on_hosts.DEFAULT.name]
 
 

@@ -2,20 +2,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """An SGLang command line as others wrote it, and what sparkrun makes of a recipe for SGLang without one.
 
-No table of SGLang's options is at hand: what follows an option up to the next one is its value, and one that nothing
-follows is a switch. The installed release's own table decides later.
+The installed release's own table decides later.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import serve_command
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import sglang_args
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.open_command import read_open
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serve_command import ServedModel
 
 #: options that a recipe states as fields, by the names of those
@@ -55,44 +52,9 @@ _PASSED = {
 
 def read_sglang(text: str, called: str) -> ServedModel:
     """The start of SGLang in a shell command; what stands before and after it is named in the notes."""
-    text = re.sub(r"\\[ \t]*\n", " ", serve_command.without_comments(text))
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise RecipeError(f"vllm_serve_recipe={called!r}: the command cannot be read: {error}.") from None
-    begin, length = next(
-        (
-            (at, size)
-            for at in range(len(words))
-            for size in (2, 3)
-            if _STARTS.fullmatch(" ".join(words[at : at + size]))
-        ),
-        (-1, 0),
-    )
-    if begin < 0:
-        raise RecipeError(
-            f"vllm_serve_recipe={called!r}: the command holds no `sglang serve`. Only that can be served."
-        )
-    first = begin + length
-    end = next((at for at in range(first, len(words)) if words[at] in serve_command.SEPARATORS), len(words))
-    served = ServedModel()
-    if begin:
-        served.notes.append(f"command before sglang ({shlex.join(words[:begin])})")
-    if end < len(words):
-        served.notes.append(f"command after sglang ({shlex.join(words[end:])})")
-    given = words[first:end]
-    if given and not given[0].startswith("-"):
-        served.model = given.pop(0)
-    while given:
-        name, equals, value = given.pop(0).partition("=")
-        if not name.startswith("--"):
-            raise RecipeError(
-                f"vllm_serve_recipe={called!r}: the command has {name!r}, which belongs to no option. Take it out."
-            )
-        values = [value] if equals else []
-        while not equals and given and not re.match(r"--?[A-Za-z]", given[0]):
-            values.append(given.pop(0))
-        _put(served, name[2:].replace("_", "-"), [serve_command.converted(word, "") for word in values])
+    served, options = read_open(text, called, _STARTS, "sglang serve")
+    for name, values in options:
+        _put(served, name, values)
     return served
 
 

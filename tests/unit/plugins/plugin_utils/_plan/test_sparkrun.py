@@ -62,7 +62,8 @@ def test_a_community_recipe_without_a_command() -> None:
 
 FOREIGN: list[tuple[dict[str, Any], str]] = [
     ({"model": ""}, "names no model"),
-    ({"runtime": "trtllm"}, "is for trtllm. Only recipes for vLLM and SGLang"),
+    ({"runtime": "atlas"}, "is for atlas. Only recipes for vLLM, SGLang and TensorRT-LLM"),
+    ({"runtime": "trtllm", "command": "echo"}, "holds no `trtllm-serve`"),
     ({"runtime": "sglang", "command": "echo"}, "holds no `sglang serve`"),
     ({"runtime": "sglang", "command": "sglang serve m x"}, "the command has 'x', which belongs to no option"),
     ({"runtime": "sglang", "command": "sglang serve 'm"}, "cannot be read"),

@@ -56,9 +56,11 @@ def test_the_page_s_table_says_what_it_can_do(engine: PlannedEngine) -> None:
         ("named parsers", can.parsers),
         ("adapters (LoRA)", can.adapters),
         ("smaller model while a host is away", can.degraded),
+        ("its options are checked before a restart", can.checked),
         ("an image that this collection chooses", bool(engine.image)),
     ):
         assert said[row] == ("yes" if able else "no"), row
+    assert said["hosts of one group"] == ("any number" if can.hosts is None else str(can.hosts))
     assert said["which hosts get the model"] == ("all" if can.everywhere else "the head")
 
 
