@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import SPARK_NETDEVS, half_or_lane
 
 WIDTH, HEIGHT = 900.0, 470.0
+#: of two hosts side by side, with room for the words of four halves
+PAIR_HEIGHT = 190.0
 BOX_WIDTH, BOX_HEIGHT = 190.0, 84.0
 #: where the switch or the LAN stands
 MIDDLE = (WIDTH / 2, 62.0)
@@ -62,7 +64,7 @@ def places(topology: str, hosts: Sequence[str]) -> dict[str, Point]:
         step = WIDTH / count
         return {host: (step * (index + 0.5), HEIGHT - 90) for index, host in enumerate(hosts)}
     if count == 2:
-        return {hosts[0]: (150.0, HEIGHT / 2), hosts[1]: (WIDTH - 150, HEIGHT / 2)}
+        return {hosts[0]: (150.0, PAIR_HEIGHT / 2), hosts[1]: (WIDTH - 150, PAIR_HEIGHT / 2)}
     angles = [-math.pi / 2 + 2 * math.pi * index / count for index in range(count)]
     # as low as the box below all others lets it be
     middle = min(HEIGHT / 2 + 30, HEIGHT - BOX_HEIGHT / 2 - 4 - 175 * max(map(math.sin, angles)))
@@ -95,7 +97,7 @@ def drawing(status: Mapping[str, Any]) -> dict[str, Any]:
     scale = min(1.0, 4.2 / len(hosts)) if shared else 1.0 if len(hosts) <= 8 else 6.5 / len(hosts)
     return {
         "width": WIDTH,
-        "height": HEIGHT,
+        "height": PAIR_HEIGHT if len(hosts) == 2 and not shared else HEIGHT,
         "box_width": BOX_WIDTH * scale,
         "box_height": BOX_HEIGHT,
         "told": f"{len(hosts)} hosts on a {topology or 'fabric without a plan'}",

@@ -92,7 +92,8 @@ def cables(names: Sequence[str], topology: str = "ring") -> dict[str, dict[str, 
             "links": [
                 {
                     **{"netdev": netdev, "half": half, "address": "", "mtu": 9000},
-                    **{"peer": peer if topology == "ring" else "", "peer_netdev": ""},
+                    "peer": peer if topology in ("direct", "ring") else "",
+                    "peer_netdev": netdev if topology == "direct" else "",
                 }
                 for half, netdev in enumerate(NETDEVS)
             ],

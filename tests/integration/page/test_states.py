@@ -264,7 +264,10 @@ def test_a_fault_is_said_and_fits(open_tab: Watched, cluster: Cluster, name: str
 
 @pytest.mark.parametrize(
     ("hosts", "topology", "groups"),
-    [(1, "single", 1), (2, "direct", 2), (4, "ring", 3), (6, "switch", 1), (8, "switch", 4), (8, "lan", 2)],
+    [
+        *((1, "single", 1), (2, "direct", 2), (4, "ring", 3), (5, "ring", 1), (6, "switch", 1)),
+        *((7, "switch", 2), (8, "switch", 4), (8, "lan", 2)),
+    ],
 )
 def test_one_to_eight_hosts_and_one_to_four_groups(
     open_tab: Watched, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, hosts: int, topology: str, groups: int
