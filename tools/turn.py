@@ -15,8 +15,8 @@ TURNS: tuple[tuple[str, ...], ...] = (
 )
 #: what takes longer than 15 minutes on two cores, or was not measured yet: the nightly workflow alone runs these
 NIGHTLY: tuple[str, ...] = (
-    *("border", "border_serve", "doctor", "doctor_serving", "engines", "examples", "faults", "groups"),
-    *("host_faults", "lifecycle", "model_store", "nm", "page", "ray", "ray_container", "readme", "rings"),
+    *("border", "border_serve", "doctor", "doctor_serving", "engines", "engines_trt", "examples", "faults"),
+    *("groups", "host_faults", "lifecycle", "model_store", "nm", "page", "ray", "ray_container", "readme", "rings"),
     *("rings_serve", "security", "serve", "serve_container", "spark_containers", "tune"),
 )
 

@@ -32,11 +32,15 @@ RPC_PORT = 50052
 class Engines(Doors):
     """Both groups, and what their programs are on the hosts."""
 
-    def answers(self, model: str, door: str = HEAD) -> bool:
+    def answer(self, model: str, door: str = HEAD) -> str:
+        """The name in an answer; empty without one."""
         try:
-            return self.ask(door, model) == model
+            return self.ask(door, model)
         except openai.OpenAIError:
-            return False
+            return ""
+
+    def answers(self, model: str, door: str = HEAD) -> bool:
+        return self.answer(model, door) == model
 
     def heals(self, model: str, door: str = HEAD, seconds: float = START) -> None:
         print(f"{model}: {within(seconds, lambda: self.answers(model, door)):.0f} s until the next answer", flush=True)
