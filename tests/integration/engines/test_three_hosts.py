@@ -45,7 +45,7 @@ class Layers(Site):
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Layers]:
-    made = Layers("engines-three", "lab_engines", HOSTS, "10.79.64.0/24")
+    made = Layers("eng-three", "lab_engines", HOSTS, "10.79.64.0/24")
     yield made
     made.lab.destroy()
 
