@@ -27,6 +27,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import env
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import PlannedEngine
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.teardown import TeardownSettings, plan_teardown
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import bench
 
 from tests.unit import role_state
 from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan, started_by, with_serving
@@ -106,6 +107,14 @@ def status_names_its_version(engine: PlannedEngine, _root: Path) -> bool:
     return interesting({package: "9.9.9"}) == {package: "9.9.9"} and package in host_versions.ENGINE_PARTS
 
 
+def a_benchmark_says_what_was_measured(engine: PlannedEngine, _root: Path) -> bool:
+    """A row for a recipe names the engine, by the versions that the host tells."""
+    used = {f"{engine.on_host.packages[0]} of h": "9.9.9"}
+    row = {"throughput": 1.0, "streams": 1, "prompt": 1, "answer": 1}
+    found = bench.catalogue_rows({"with": used, "taken": "2026-01-01", "rows": [row]}, 1, "h", "")
+    return [one["engine"] for one in found] == [f"{engine.title} 9.9.9"]
+
+
 def the_doctor_knows_its_process_and_shows_no_key_of_it(engine: PlannedEngine, root: Path) -> bool:
     process = root / "proc/41"
     process.mkdir(parents=True)
@@ -133,6 +142,7 @@ ENGINE_VISITORS: tuple[Callable[[PlannedEngine, Path], bool], ...] = (
     a_prune_keeps_its_model,
     status_and_evidence_name_its_model,
     status_names_its_version,
+    a_benchmark_says_what_was_measured,
     the_doctor_knows_its_process_and_shows_no_key_of_it,
     its_key_stays_out_of_its_environment,
 )

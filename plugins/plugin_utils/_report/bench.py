@@ -210,7 +210,7 @@ def catalogue_rows(document: Mapping[str, Any], hosts: int, head: str, source: s
     A row without a ``source`` is refused by the catalogue until somebody writes where the numbers stand.
     """
     used = document["with"]
-    engines = ((engine.title, engine.program.partition(" ")[0]) for engine in registry.ENGINES.values())
+    engines = ((engine.title, name) for engine in registry.ENGINES.values() for name in engine.packages[:1])
     engine = next((f"{title} {used[key]}" for title, name in engines if (key := f"{name} of {head}") in used), "")
     drafts = used.get("option speculative-config")
     return [
