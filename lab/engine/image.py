@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -149,35 +149,66 @@ def write_archive(
 
 
 def make(where: prepare.Paths, target: str, progress: prepare.Progress) -> None:
+    """The archive of vLLM's image."""
+    chosen = {pin: name for pin, name in wheels_of_the_lab(where).items() if pin.name not in RAYS_ALONE}
+    wanted = {name: pin.hashes[0] for pin, name in chosen.items()}
+    install(where, target, NAME, (where["wheel_dir"], wanted), progress)
+
+
+def wheels_of_the_lab(where: prepare.Paths) -> dict[engine_pins.Pin, str]:
+    """The lab's lock with the file of each wheel, without uv, which an image has no use for."""
+    system = engine_pins.Target(prepare.PYTHON, prepare.MACHINE, prepare.GLIBC)
+    pins = engine_pins.read_lock(prepare.LOCK, "lock")
+    chosen, _missing = engine_pins.select_wheels(pins, os.listdir(where["wheel_dir"]), system)
+    return {pin: name for pin, name in chosen.items() if pin.name != "uv"}
+
+
+def install(
+    where: prepare.Paths,
+    target: str,
+    name: str,
+    wheels: tuple[str, dict[str, str]],
+    progress: prepare.Progress,
+    leave_out: Sequence[str] = (),
+) -> None:
+    """The archive of an image with the wheels (folder, SHA-256 by file), without paths of ``leave_out``."""
     lower = str(base.base("bookworm"))
     work = f"{target}.work"
     shutil.rmtree(work, ignore_errors=True)
-    for name in ("upper", "work", "root", "tools"):
-        os.makedirs(os.path.join(work, name))
+    for folder in ("upper", "work", "root", "tools"):
+        os.makedirs(os.path.join(work, folder))
     try:
-        system = engine_pins.Target(prepare.PYTHON, prepare.MACHINE, prepare.GLIBC)
-        with open(prepare.LOCK, encoding="utf-8") as file:
-            pins = engine_pins.parse_lock(file.read(), prepare.LOCK)
-        chosen, _missing = engine_pins.select_wheels(pins, os.listdir(where["wheel_dir"]), system)
+        pins = engine_pins.read_lock(prepare.LOCK, "lock")
         prepare.extract_uv(pins, where["wheel_dir"], os.path.join(work, "tools"))
-        wanted = {chosen[pin]: pin.hashes[0] for pin in pins if pin.name not in RAYS_ALONE | {"uv"}}
-        Path(work, "tools", "requirements.txt").write_text(engine_pins.wheel_lines("/tmp/wheels", wanted), "utf-8")
+        Path(work, "tools", "requirements.txt").write_text(engine_pins.wheel_lines("/tmp/wheels", wheels[1]), "utf-8")
         cache = os.path.join(where["cache"], "uv-cache")
         os.makedirs(cache, exist_ok=True)
-        progress(f"image: installing {len(wanted)} wheels")
-        script = ["unshare", "-m", "bash", "-c", INSTALL, "install", f"{work}/root", lower, work, where["wheel_dir"]]
+        progress(f"image: installing {len(wheels[1])} wheels")
+        script = ["unshare", "-m", "bash", "-c", INSTALL, "install", f"{work}/root", lower, work, wheels[0]]
         prepare._run([*script, cache], "image", f"{work}/upper", progress)
         Path(work, "upper", "etc").mkdir(exist_ok=True)
         Path(work, "upper", "etc", "nccl.conf").write_text(NCCL_CONF, encoding="utf-8")
         layers = []
-        for number, (folder, leave_out) in enumerate(((lower, UNWANTED), (f"{work}/upper", ("tmp",)))):
+        for number, (folder, without) in enumerate(((lower, UNWANTED), (f"{work}/upper", ("tmp", *leave_out)))):
             file = os.path.join(work, f"layer-{number}")
             progress(f"image: packing layer {number + 1} of 2")
-            layers.append((file, *write_layer(folder, file, leave_out)))
-        write_archive(f"{target}.part", layers)
+            layers.append((file, *write_layer(folder, file, without)))
+        write_archive(f"{target}.part", layers, name)
         os.replace(f"{target}.part", target)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def only(target: str, make_it: Callable[[], None]) -> None:
+    """The archive, made where it lacks, instead of those of its kind that were made of other things."""
+    folder, name = os.path.split(target)
+    os.makedirs(folder, exist_ok=True)
+    if not os.path.exists(target):
+        make_it()
+        for other in os.listdir(folder):
+            if other.startswith(f"{name.partition('-')[0]}-") and other.endswith(".tar") and other != name:
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.join(folder, other))
 
 
 def prepare_image(cache: str | None = None, progress: prepare.Progress | None = None) -> dict[str, str]:
@@ -185,19 +216,9 @@ def prepare_image(cache: str | None = None, progress: prepare.Progress | None = 
     say = progress or (lambda line: None)
     where = prepare.prepare(cache, progress=say)
     target = paths(where["cache"])
-    os.makedirs(os.path.dirname(target), exist_ok=True)
     with prepare._one_at_a_time(where["cache"]):
-        if not os.path.exists(target):
-            make(where, target, say)
-            for name in os.listdir(os.path.dirname(target)):
-                if name.startswith("vllm-") and name.endswith(".tar") and name != os.path.basename(target):
-                    with contextlib.suppress(OSError):
-                        os.unlink(os.path.join(os.path.dirname(target), name))
-        link = os.path.join(prepare.LINKS, "image.tar")
-        if not os.path.islink(link) or os.readlink(link) != target:
-            scratch = f"{link}.{os.getpid()}"
-            os.symlink(target, scratch)
-            os.replace(scratch, link)
+        only(target, lambda: make(where, target, say))
+        prepare.point(os.path.join(prepare.LINKS, "image.tar"), target)
     say(f"image: {target}")
     return {"image": target, "name": NAME, "wheel_dir": where["wheel_dir"]}
 
