@@ -48,6 +48,7 @@ MORE = {
     "rings": ("tests/integration/host_layer",),
     "rings_serve": ("tests/integration/serve",),
     "serve_container": ("tests/integration/serve",),
+    "sglang": ("tests/integration/groups",),
 }
 #: rounds of chaos begin for so many minutes, on each of three clusters
 CHAOS_MINUTES = 10

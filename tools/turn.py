@@ -17,7 +17,7 @@ TURNS: tuple[tuple[str, ...], ...] = (
 NIGHTLY: tuple[str, ...] = (
     *("border", "border_serve", "doctor", "doctor_serving", "engines", "engines_trt", "examples", "faults"),
     *("groups", "host_faults", "lifecycle", "model_store", "nm", "page", "ray", "ray_container", "readme", "rings"),
-    *("rings_serve", "security", "serve", "serve_container", "spark_containers", "tune"),
+    *("rings_serve", "security", "serve", "serve_container", "sglang", "spark_containers", "tune"),
 )
 
 

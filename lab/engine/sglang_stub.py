@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A package in which everything is there by name and nothing can be called.
 
-SGLang imports ``sgl_kernel``, whose wheels need a GPU's driver, and ``torchvision``, whose wheels need CUDA. With a text
-model on a CPU it computes by torch's own operations and calls neither. lab/engine/sglang.py makes both of this file.
+SGLang imports ``sgl_kernel``, whose wheels need a GPU's driver, and ``torchvision``, whose wheels need CUDA. With a
+text model on a CPU it computes by torch's own operations and calls neither. lab/engine/sglang.py makes both of it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
-
 
 #: of the kernels that SGLang 0.5.23 asks for
 __version__ = "0.4.10"
