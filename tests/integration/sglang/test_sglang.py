@@ -24,7 +24,7 @@ from tests.integration.conftest import Cluster
 from tests.integration.groups.conftest import Doors
 from tests.integration.sites import within
 
-MODEL = "tiny-qwen3"
+MODEL = "tiny"
 HEAD, WORKER = "spark-01", "spark-02"
 #: what the kernel keeps of the name of a rank's process
 RANK = "sglang::schedul"

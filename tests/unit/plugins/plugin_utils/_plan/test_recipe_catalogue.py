@@ -30,7 +30,7 @@ def checkout(tmp_path: Path) -> Path:
         "official/good.yaml": GOOD,
         "official/trust.yaml": {**GOOD, "command": GOOD["command"] + " --trust-remote-code"},
         "hidden/deep/sglang.yaml": {**GOOD, "runtime": "sglang", "command": "sglang serve o/m --enable-trace"},
-        "hidden/deep/trtllm.yaml": {**GOOD, "runtime": "trtllm"},
+        "hidden/deep/atlas.yaml": {**GOOD, "runtime": "atlas"},
         "hidden/wrong.yaml": {**GOOD, "command": "vllm serve o/m --max-num-seqs 0"},
         "other/not-listed.yaml": GOOD,
     }
@@ -47,7 +47,7 @@ def test_a_registry(checkout: Path) -> None:
         "trust.yaml": "acknowledge",
         "broken.yaml": "refused",
         "sglang.yaml": "acknowledge",
-        "trtllm.yaml": "refused",
+        "atlas.yaml": "refused",
         "wrong.yaml": "refused",
     }
     assert rows["trust.yaml"]["acknowledge"] == ["trust-remote-code"]
