@@ -140,6 +140,8 @@ class Cluster:
         self.plan("ring", FABRIC)
         #: why the front proxy is not loaded anew
         self.refuses = ""
+        #: the state that was told last, and since when it is so
+        self.lasts = ("", 0.0)
         #: seconds by which the clock of the head's page is ahead
         self.ahead = 0.0
         #: groups that were woken
@@ -149,13 +151,15 @@ class Cluster:
     def state(self, state: str, **more: Any) -> None:
         """As the watchdog writes it."""
         now = time.time()
+        if self.lasts[0] != state:
+            self.lasts = (state, now - 273600)
         told = {
             "version": 1,
             "state": state,
             "detail": "",
             "line": state,
             "healthy": state == "serving",
-            "since": now - 273600,
+            "since": self.lasts[1],
             "updated": now,
             "completion": {"seconds_ago": 6.0, "latency": 0.09},
             "ranks": {"missing": [], "without": []},
