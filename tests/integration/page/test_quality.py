@@ -72,6 +72,8 @@ def test_no_state_keeps_anybody_out(open_tab: Watched, cluster: Cluster) -> None
 def test_axe_finds_what_is_amiss(open_tab: Watched, cluster: Cluster) -> None:
     page = sign_in(open_tab, cluster)
     verdict(page, "Serving")
+    # with the list of models it is drawn anew
+    expect(page.get_by_placeholder("Ask the model something")).to_be_visible(timeout=15000)
     page.evaluate(AXE.read_text(encoding="utf-8"))
     page.evaluate("document.querySelector('label[for=q]').remove(), document.querySelector('#q').placeholder = ''")
     assert [one for one in amiss(page) if one.startswith("label ")]
