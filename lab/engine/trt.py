@@ -72,15 +72,9 @@ def make(lower: str, target: str) -> str:
 def main() -> int:
     try:
         where = prepare.prepare(progress=print)
-        folder = os.path.join(where["cache"], "images")
-        target = os.path.join(folder, f"trt-{digest()}.tar")
-        os.makedirs(folder, exist_ok=True)
+        target = os.path.join(where["cache"], "images", f"trt-{digest()}.tar")
         with prepare._one_at_a_time(where["cache"]):
-            if not os.path.exists(target):
-                make(str(base.base("bookworm")), target)
-            for name in os.listdir(folder):
-                if name.startswith("trt-") and name.endswith(".tar") and name != os.path.basename(target):
-                    os.unlink(os.path.join(folder, name))
+            image.only(target, lambda: make(str(base.base("bookworm")), target))
             prepare.point(LINK, target)
     except (prepare.PrepareError, prepare.engine_pins.EngineError, OSError) as error:
         print(error, file=sys.stderr)
