@@ -18,8 +18,9 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
 #: drafters without a model: they look tokens up
 _WITHOUT_MODEL = ("ngram", "ngram_gpu", "suffix", "[ngram]")
 _PREDICTION_LAYERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
-#: drafters that are weights alone: heads on the model's last state, which cache nothing
-_WITHOUT_CACHE = ("medusa", "mlp_speculator")
+#: drafters that are weights alone: heads on the model's last state, which cache nothing, and Gemma 4's, whose layers
+#: only ask: they read the keys and values of the model (library speculators, issue 586)
+_WITHOUT_CACHE = ("medusa", "mlp_speculator", "gemma4_assistant")
 #: the method of a drafter that is an ordinary model
 _PLAIN = "draft_model"
 #: what the engine makes blocks of attention beside states a multiple of
@@ -56,8 +57,9 @@ def read_drafter(
         return Drafter()
     text = text_config(config)
     method, model = str(asked.get("method") or "").lower(), asked.get("model")
-    built_in = method.endswith("mtp") or (not method and model is None)
     predicting = optional_int(text, _PREDICTION_LAYERS, 0)
+    # a model without such layers drafts by a checkpoint of its own, where one is named
+    built_in = (method.endswith("mtp") and (predicting > 0 or model is None)) or (not method and model is None)
     block = optional_int({**text, **(draft or {})}, _DSPARK_BLOCK, 0) if method == "dspark" else 0
     drafted = asked.get("num_speculative_tokens") or block or predicting or 1
     tokens = as_int("speculative_config.num_speculative_tokens", drafted)
@@ -93,7 +95,7 @@ def _other_model(tokens: int, name: str, draft: Mapping[str, Any], weights: int 
     inner = draft.get("transformer_layer_config")  # as the library speculators writes one
     described = {**draft, **inner} if isinstance(inner, Mapping) else dict(draft)
     text = text_config(described)
-    if text.get("model_type") in _WITHOUT_CACHE:
+    if described.get("model_type") in _WITHOUT_CACHE:
         said = "" if weights else f"the weights of the drafter {name} (give their size as draft_weights_bytes)"
         return Drafter(tokens, unknown=said, weights=weights)
     try:

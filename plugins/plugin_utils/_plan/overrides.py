@@ -18,6 +18,7 @@ _OF_MODEL: Mapping[str, Any] = {
 }
 #: arguments that name a commit of the model's own repository
 _COMMITS = ("revision", "code-revision", "tokenizer-revision")
+_DRAFTS = "speculative-config"
 
 
 def with_dependents(data: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -70,6 +71,25 @@ def without_partition(
     kept = {key: value for key, value in environment.items() if key != name}
     what = f"{name}={environment[name]} of the recipe"
     return kept, [f"recipe {data['name']}: {what} is left out: it divides another split or model"]
+
+
+def without_drafter(
+    args: Mapping[str, Any], given: Mapping[str, Any], data: Mapping[str, Any], stages: int
+) -> tuple[dict[str, Any], list[str]]:
+    """The arguments without a recipe's drafting by layers of the model itself, which is for one stage alone.
+
+    Engines refused to start with both until of late (issues 49355 and 52069 of the project). Who wants to try sets it.
+    """
+    asked = args.get(_DRAFTS)
+    method = str(asked.get("method") or "") if isinstance(asked, Mapping) else ""
+    theirs = _DRAFTS not in {option_name(name) for name in given.get("args", {})}
+    if stages < 2 or not theirs or not method.endswith("mtp"):
+        return dict(args), []
+    kept = {name: value for name, value in args.items() if name != _DRAFTS}
+    return kept, [
+        f"recipe {data['name']}: {_DRAFTS} (method {method}) is left out: engines have refused it on {stages} "
+        f"pipeline stages; to try it with the one that serves, set it among the group's own arguments"
+    ]
 
 
 def divides(partition: Any, stages: int, layers: int | None) -> bool:

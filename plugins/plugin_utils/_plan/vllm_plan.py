@@ -80,7 +80,8 @@ def resolve(
     data["weights_bytes"] = weights_bytes or data["weights_bytes"]
     theirs = _own_options(data, given, image)
     parallel = _recipe.parallel_of(data, given, args, hosts, gpus_per_host, topology, shape, length, theirs)
-    release = {"vllm_version": wanted or known.most} if wanted or known.most else {}
+    args, alone = _overrides.without_drafter(args, given, data, parallel["pipeline_parallel"])
+    release = {"vllm_version": most} if (most := wanted or known.most) else {}
     serves = {"kind": (kinds or {}).get(hosts[0], SPARK), **release}
     environment, sizing, left_out = _sizing(data, given, args, parallel, shape, serves)
     sizes = memory_of(data, shape, parallel, sizing, length, hosts, (memory_bytes, memory_available_bytes), require_fit)
@@ -89,9 +90,8 @@ def resolve(
     return {
         "name": data["name"],
         **named,
-        "max_model_len": _recipe.length_of(length),
-        **{"engine_version": wanted, "calls": calls_of(shape)},
-        "needs": _needs(data, given, named["model"], wanted or known.most),
+        **{"max_model_len": _recipe.length_of(length), "engine_version": wanted, "calls": calls_of(shape)},
+        "needs": _needs(data, given, named["model"], most),
         **{key: parallel[key] for key in ("tensor_parallel", "pipeline_parallel", "expert_parallel")},
         "why": _recipe.reason_of(data, given, len(hosts), topology, parallel),
         "args": checked,
@@ -100,7 +100,7 @@ def resolve(
         "answers": bool(data["answers"]) and checked.get("runner") != "pooling",
         "memory": sizes,
         "sizing": {**sizing, **({"hf_overrides": hf_overrides} if hf_overrides else {})},
-        "warnings": [*replaced, *left_out, *notes, *_of_engine(warnings, image, wanted, known, named, checked)],
+        "warnings": [*replaced, *alone, *left_out, *notes, *_of_engine(warnings, image, wanted, known, named, checked)],
         "options_checked": checked_by,
         "untranslated": list(data["untranslated"]),
         "command": _command(named, parallel, length, checked),

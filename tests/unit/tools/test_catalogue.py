@@ -21,6 +21,16 @@ def test_measured_numbers_stand_beside_planned_ones() -> None:
     assert text.count("[source](https://") == len(rows), "each is of a number of hosts that its recipe is planned for"
 
 
+def test_recipes_draft_where_somebody_serves_the_model_so() -> None:
+    drafting = {name: recipe.load(name) for name in recipe.names()}
+    drafting = {name: data for name, data in drafting.items() if data["args"].get("speculative-config")}
+    assert len(drafting) >= 8
+    for name, data in drafting.items():
+        # another model is planned with its own memory
+        named = data["args"]["speculative-config"].get("model")
+        assert not named or (data["draft_weights_bytes"] and data["draft_config"]), name
+
+
 def test_the_table_for_an_inventory_shows_them_with_their_sources() -> None:
     rows = recipe_catalogue.runs(["spark-01", "spark-02"], "direct", {"spark-01": "spark", "spark-02": "spark"}, None)
     text = recipe_catalogue.run_lines(rows)

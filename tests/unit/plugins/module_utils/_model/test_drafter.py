@@ -188,6 +188,15 @@ def test_heads_that_cache_nothing_are_their_weights_alone() -> None:
     )
 
 
+def test_layers_that_read_the_models_own_cache_are_their_weights_alone() -> None:
+    gemma = model("gemma-4-26b-a4b-it")
+    asked = {"method": "mtp", "model": "google/gemma-4-26B-A4B-it-assistant", "num_speculative_tokens": 4}
+    assert "gemma-4-26B-A4B-it-assistant" in read_drafter(asked, gemma, read_shape(gemma), None).unknown
+    draft = {"model_type": "gemma4_assistant", "text_config": {"model_type": "gemma4_text", "num_hidden_layers": 4}}
+    found = read_drafter(asked, gemma, read_shape(gemma), draft, 850_000_000)
+    assert (found.tokens, found.shape, found.weights, found.unknown) == (4, None, 850_000_000, "")
+
+
 def test_a_config_of_the_library_speculators_names_its_layers_inside() -> None:
     inner = {**model("llama-3.1-8b"), "num_hidden_layers": 2}
     config = {"speculators_model_type": "eagle3", "transformer_layer_config": inner, "draft_vocab_size": 32_000}

@@ -117,6 +117,19 @@ def test_another_split_takes_the_recipes_division_of_the_layers_along() -> None:
         served(environment={PARTITION: "20,12"})
 
 
+def test_a_recipes_own_layers_do_not_draft_over_stages() -> None:
+    drafts = {"method": "mtp", "num_speculative_tokens": 2}
+    recipe = {**RECIPE, "args": {"speculative-config": drafts}, "environment": {}, "split": {}}
+    ask: dict[str, Any] = {"memory_bytes": 120 * GIB}
+    staged = resolve(recipe, ["a", "b"], overrides={"pipeline_parallel": 2}, **ask)
+    assert "speculative-config" not in staged["args"]
+    assert any("speculative-config (method mtp) is left out" in line for line in staged["warnings"])
+    own = {"pipeline_parallel": 2, "args": {"speculative-config": drafts}}
+    assert resolve(recipe, ["a", "b"], overrides=own, **ask)["args"]["speculative-config"] == drafts
+    whole = resolve(recipe, ["a", "b"], overrides={"tensor_parallel": 2}, **ask)
+    assert whole["args"]["speculative-config"] == drafts
+
+
 def test_another_image_has_neither_the_digest_nor_the_version_of_the_recipes(tmp_path: Path) -> None:
     (tmp_path / "whole.yml").write_text(json.dumps(RECIPE))
     for own in ({"engine_image": "mine/vllm:2"}, {"engine_image_archive": "/x.tar"}):
