@@ -16,7 +16,7 @@ def test_the_page_is_what_the_program_writes() -> None:
 
 def test_measured_numbers_stand_beside_planned_ones() -> None:
     rows = [row for name in recipe.names() for row in recipe.load(name)["measured"]]
-    assert len(rows) >= 20
+    assert sum(bool(recipe.load(name)["measured"]) for name in recipe.names()) >= 20
     text = PAGE.read_text(encoding="utf-8").partition("## Measured")[2]
     assert text.count("[source](https://") == len(rows), "each is of a number of hosts that its recipe is planned for"
 

@@ -56,12 +56,15 @@ ONE_TWO_FOUR = (("1spark", 1), ("2spark", 2), ("4spark", 4))
 #: on one and two Sparks
 SMALL = (
     *("qwen3.6-35b-a3b-fp8", "qwen3.6-27b-fp8", "qwen3.5-122b-a10b-int4", "gemma-4-26b-a4b", "gemma-4-31b-nvfp4"),
-    *("gpt-oss-120b", "llama-3.3-70b-nvfp4", "qwen3.8-27b-fp8"),
+    *("gpt-oss-120b", "llama-3.3-70b-nvfp4", "qwen3.8-27b-fp8", "llama-3.3-70b-fp8", "llama-3.3-70b-awq"),
 )
 #: on one Spark
-ONE = ("llama-3.1-8b", "qwen3-embedding-0.6b", "qwen3.6-35b-a3b-nvfp4", "glm-4.7-flash-awq")
+ONE = (
+    *("llama-3.1-8b", "qwen3-embedding-0.6b", "qwen3.6-35b-a3b-nvfp4", "glm-4.7-flash-awq", "qwen3-coder-next-int4"),
+    *("nemotron-3-nano-30b-a3b-nvfp4", "nemotron-3.5-lightning-30b-a3b-nvfp4"),
+)
 #: on two and four Sparks
-LARGE = ("deepseek-v4-flash", "minimax-m2.7-nvfp4", "qwen3-235b-a22b-nvfp4")
+LARGE = ("deepseek-v4-flash", "minimax-m2.7-nvfp4", "qwen3-235b-a22b-nvfp4", "qwen3.8-flash-next-nvfp4")
 # each deployment that people run, on the inventory that is cabled for it
 DEPLOYMENTS = [
     ("qwen3.5-397b-a17b-nvfp4", "3spark", (1, 3)),
@@ -71,7 +74,7 @@ DEPLOYMENTS = [
     *(("nemotron-3-super-120b-a12b-nvfp4-sparks", where, (size, 1)) for where, size in ONE_TWO_FOUR),
     *((name, where, (size, 1)) for name in SMALL for where, size in ONE_TWO_FOUR[:2]),
     *((name, where, (size, 1)) for name in LARGE for where, size in ONE_TWO_FOUR[1:]),
-    *((name, "4spark", (4, 1)) for name in ("glm-5.2-int4", "deepseek-v3-671b-awq")),
+    *((name, "4spark", (4, 1)) for name in ("glm-5.2-int4", "deepseek-v3-671b-awq", "minimax-m3-nvfp4")),
     *((name, "1spark", (1, 1)) for name in ONE),
     ("step-3.7-flash-nvfp4", "2spark", (2, 1)),
     ("qwen3.5-122b-a10b-fp8", "2spark", (2, 1)),
@@ -278,7 +281,13 @@ PUBLISHED = {
     "qwen3.5-122b-a10b-int4": "qwen3.5-122b-a10b-fp8",
     "gemma-4-26b-a4b": "gemma-4-26b-a4b-it",
     "gemma-4-31b-nvfp4": "gemma-4-31b-it-nvfp4",
-    "llama-3.3-70b-nvfp4": "llama-3.1-70b",
+    **{f"llama-3.3-70b-{kind}": "llama-3.1-70b" for kind in ("nvfp4", "fp8", "awq")},
+    "minimax-m3-nvfp4": "minimax-m3",
+    "nemotron-3-nano-30b-a3b-nvfp4": "nemotron-3-nano-30b-a3b",
+    # built on this model; its own is not at hand
+    "qwen3-coder-next-int4": "qwen3-next-80b-a3b",
+    "qwen3.8-flash-next-nvfp4": "qwen3.8-flash-next",
+    "nemotron-3.5-lightning-30b-a3b-nvfp4": "nemotron-3.5-lightning-30b-a3b",
     "minimax-m2.7-nvfp4": "minimax-m2.7",
     "qwen3-235b-a22b-nvfp4": "qwen3-235b-a22b",
     "glm-5.2-int4": "glm-5.2",
@@ -301,7 +310,9 @@ def test_the_recipes_shape_is_the_models(name: str) -> None:
     if name in NO_CONFIG:
         return
     fixture = PUBLISHED.get(name, name.removesuffix("-sparks"))
-    config = json.loads((FIXTURES / "models" / f"{fixture}.json").read_text())
+    folders = (FIXTURES / "models", ROOT / "tests" / "truth" / "configs")
+    found = next(folder / f"{fixture}.json" for folder in folders if (folder / f"{fixture}.json").exists())
+    config = json.loads(found.read_text())
     if name in REQUANTIZED:
         config["quantization_config"] = data["config"]["quantization_config"]
     hosts = [f"h{number}" for number in range(host_counts(data)[0])]
