@@ -61,7 +61,7 @@ SMALL = (
 #: on one Spark
 ONE = (
     *("llama-3.1-8b", "qwen3-embedding-0.6b", "qwen3.6-35b-a3b-nvfp4", "glm-4.7-flash-awq", "qwen3-coder-next-int4"),
-    *("nemotron-3-nano-30b-a3b-nvfp4", "nemotron-3.5-lightning-30b-a3b-nvfp4"),
+    *("nemotron-3-nano-30b-a3b-nvfp4", "nemotron-3.5-lightning-30b-a3b-nvfp4", "qwen3-reranker-8b"),
 )
 #: on two and four Sparks
 LARGE = ("deepseek-v4-flash", "minimax-m2.7-nvfp4", "qwen3-235b-a22b-nvfp4", "qwen3.8-flash-next-nvfp4")
@@ -210,7 +210,7 @@ def test_answers_are_asked_where_they_can_be_known() -> None:
         hosts = [f"h{number}" for number in range(host_counts(data)[0])]
         return bool(resolve(data, hosts, topology=(data["topologies"] or ["lan"])[0])["answers"])
 
-    assert {name for name in _recipe.names() if not asked(name)} == {"tiny-qwen3", "qwen3-embedding-0.6b"}
+    assert {name for name in _recipe.names() if not asked(name)} == {"tiny-qwen3", *NO_CONFIG}
 
 
 def test_recipes_for_a_venv_pin_what_the_lock_pins() -> None:
@@ -299,8 +299,8 @@ PUBLISHED = {
 REQUANTIZED = set(PUBLISHED) - {
     *("qwen3-30b-a3b-thinking-fp8", "llama-3.1-405b-int4", "gemma-4-26b-a4b", "gemma-4-31b-nvfp4"),
 }
-#: no published config is at hand
-NO_CONFIG = {"qwen3-embedding-0.6b"}
+#: no published config is at hand: they give vectors and scores
+NO_CONFIG = {"qwen3-embedding-0.6b", "qwen3-reranker-8b"}
 
 
 @pytest.mark.parametrize("name", _recipe.names())
