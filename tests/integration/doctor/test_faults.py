@@ -101,12 +101,10 @@ class Fault:
     before: str = ""
     after: str = ""
     hosts: tuple[str, ...] = ()
-    #: what the lab brings along because it cannot do otherwise
-    also: tuple[str, ...] = ()
 
     @property
     def places(self) -> list[tuple[str, tuple[str, ...]]]:
-        return sorted((rule, self.hosts or (self.host,)) for rule in (self.rule, *self.also))
+        return [(self.rule, self.hosts or (self.host,))]
 
 
 CONF = "/etc/nccl.conf"
@@ -133,8 +131,6 @@ FAULTS = [
         "cp -a /etc /run/image-etc; echo NCCL_IB_DISABLE=1 >/run/image-etc/nccl.conf; "
         + start("/opt/x/vllm serve m --uds /run/x", inside="mount --bind /run/image-etc /etc"),
         f"{STOP}; rm -rf /run/image-etc",
-        # a real container is given --ulimit memlock=-1; the lab has no right to lift the machine's own limit
-        also=("memlock-limited",),
     ),
     Fault("hostname-on-loopback", A, f"{KEEP}; sed -i /GLOO_SOCKET_IFNAME/d {ENV}", GIVE_BACK),
     Fault(
@@ -176,7 +172,7 @@ FAULTS = [
         "ip route del 10.100.0.0/24 via 10.100.0.1 dev enp1s0f0np0 metric 100",
     ),
     Fault(
-        "nic-throttled",
+        "link-speeds-mixed",
         B,
         f"echo '40 Gb/sec (4X QDR)' >{IB}/ports/1/rate",
         f"echo '200 Gb/sec (4X HDR)' >{IB}/ports/1/rate",
@@ -384,7 +380,7 @@ def test_a_fault_is_named_and_nothing_else(
     print(f"\n{fault.rule}: {answer.seconds:.1f} s: {finding['evidence'][0]}")
 
 
-# --- cables, power, memory: faults that the lab lays ------------------------------------------------------------------
+# --- cables, memory, power: faults that the lab lays ------------------------------------------------------------------
 
 
 def test_half_a_cable(diagnose: Callable[..., Any], cluster: Any) -> None:
@@ -422,33 +418,6 @@ def test_full_packets_vanish(diagnose: Callable[..., Any], cluster: Any) -> None
     finally:
         cluster.lab.blackhole(B, "enp1s0f0np0", on=False)
     assert answer.places == [("path-mtu", (B, C))], answer.output
-
-
-def test_a_host_without_power(diagnose: Callable[..., Any], cluster: Any) -> None:
-    cluster.lab.off(C)
-    try:
-        answer = diagnose()
-        failing = diagnose("--extra-vars", "doctor_fail_on=error")
-    finally:
-        cluster.lab.boot(C)
-        cluster.lab.wait(C)
-    assert answer.places == [("host-unreachable", (C,))], answer.output
-    assert (answer.rc, failing.rc) == (0, 2)
-    assert answer.doctor["hosts"][C]["state"] == "unreachable"
-    print(f"\none host off: {answer.seconds:.1f} s")
-
-
-def test_all_hosts_without_power(diagnose: Callable[..., Any], cluster: Any) -> None:
-    cluster.lab.off(A, B, C)
-    try:
-        answer = diagnose()
-    finally:
-        cluster.lab.boot(A, B, C)
-        cluster.lab.wait(A, B, C)
-    assert answer.places == [("host-unreachable", (host,)) for host in (A, B, C)], answer.output
-    # nobody was read, which is no diagnosis of the cluster
-    assert answer.rc == 2
-    print(f"\nall hosts off: {answer.seconds:.1f} s")
 
 
 def test_a_host_without_python(diagnose: Callable[..., Any], laid: Callable[..., Any]) -> None:
@@ -517,3 +486,33 @@ def test_secrets_do_not_leave_a_host(diagnose: Callable[..., Any], laid: Callabl
         answer = diagnose("-vvv")
     assert answer.doctor["findings"] == [], answer.output
     assert leaks.shown(answer.output + json.dumps(answer.doctor), {"api_key": secret}) == []
+
+
+def test_a_host_without_power(diagnose: Callable[..., Any], cluster: Any) -> None:
+    cluster.lab.off(C)
+    try:
+        answer = diagnose()
+        failing = diagnose("--extra-vars", "doctor_fail_on=error")
+    finally:
+        cluster.lab.boot(C)
+        cluster.lab.wait(C)
+    back = diagnose()
+    assert answer.places == [("host-unreachable", (C,))], answer.output
+    assert (answer.rc, failing.rc) == (0, 2)
+    assert answer.doctor["hosts"][C]["state"] == "unreachable"
+    # until its next orderly stop
+    assert back.places == [("boot-cut", (C,))], back.output
+    print(f"\none host off: {answer.seconds:.1f} s")
+
+
+def test_all_hosts_without_power(diagnose: Callable[..., Any], cluster: Any) -> None:
+    cluster.lab.off(A, B, C)
+    try:
+        answer = diagnose()
+    finally:
+        cluster.lab.boot(A, B, C)
+        cluster.lab.wait(A, B, C)
+    assert answer.places == [("host-unreachable", (host,)) for host in (A, B, C)], answer.output
+    # nobody was read, which is no diagnosis of the cluster
+    assert answer.rc == 2
+    print(f"\nall hosts off: {answer.seconds:.1f} s")
