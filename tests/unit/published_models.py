@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Any
 
 #: what the plan does not know, and says so
-NOT_KNOWN = {"gpt-bigcode": "gpt_bigcode", "phi-3.5-vision": "phi3_v", "transformers-zamba2": "zamba2"}
+NOT_KNOWN = {
+    "gpt-bigcode": "gpt_bigcode",
+    "phi-3.5-vision": "phi3_v",
+    "transformers-bitnet": "bitnet",
+    "transformers-glm_ocr": "glm_ocr_text",
+    "transformers-persimmon": "persimmon",
+    "transformers-zamba2": "zamba2",
+}
 MODELS = Path(__file__).parents[1] / "fixtures" / "models"
 
 

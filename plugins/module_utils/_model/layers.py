@@ -107,6 +107,8 @@ class FeedForward:
         self.step = step if isinstance(step, int) and not isinstance(step, bool) and step > 0 else 1
         self.mask = step if isinstance(step, (list, tuple)) else None
         self.dense_only = set(text.get("mlp_only_layers") or ())
+        kinds_of_mlp = text.get("mlp_layer_types") or ()
+        self.dense_only |= {index for index, word in enumerate(kinds_of_mlp) if word == "dense"}
         named = text.get("moe_layers_enum")  # Step: "3,4,5"
         if isinstance(named, str) and named:
             self.dense_only |= set(range(len(kinds))) - {int(number) for number in named.split(",")}
@@ -179,6 +181,11 @@ def layer_of(
     values: dict[str, Any] = dict(ffn.params(index))
     if text.get("model_type") in QWEN4_TYPES:
         _add_streams(values, index, text, hidden)
+    if str(text.get("model_type")).startswith("gemma3n"):
+        # the layer's own embedding of each word, and what is whole on each rank: its gate, its way back, and LAuReL
+        own = required_int(text, ("hidden_size_per_layer_input",))
+        values["table_params"] = required_int(text, ("vocab_size_per_layer_input",)) * own
+        values["replicated_params"] = 2 * hidden * (own + optional_int(text, ("laurel_rank",), 0))
     if kind in ("moe", "mlp"):
         return Layer(cache=NONE, **values)
     if kind in ("linear", "mamba", "conv"):

@@ -225,8 +225,10 @@ def _vision_width(vision: Any) -> int:
     return width if isinstance(width, int) else 0
 
 
-#: towers that Transformers' own class computes, whole on every tensor-parallel rank; its MLP has a gate
+#: towers that Transformers' own class computes, whole on every tensor-parallel rank
 _WHOLE_VISION = ("gemma4_vision",)
+#: towers whose MLP has a gate
+_GATED_VISION = (*_WHOLE_VISION, "glm4v_vision", "pixtral", "qwen2_5_vl", "qwen2_5_vl_vision")
 
 
 def _vision_params(vision: Any) -> int:
@@ -241,9 +243,13 @@ def _vision_params(vision: Any) -> int:
         return 0
     inter = first_of(vision, ("intermediate_size",))
     inter = inter if isinstance(inter, int) else 4 * width
-    matrices = 3 if vision.get("model_type") in _WHOLE_VISION else 2
+    kind = vision.get("model_type")
+    matrices = 3 if kind in _GATED_VISION else 2
     positions = first_of(vision, ("num_position_embeddings",)) or 2 * (vision.get("position_embedding_size") or 0)
     merged = width * (vision.get("spatial_merge_size") or 0) ** 2
     out = vision.get("out_hidden_size") or 0
     mergers = (1 + len(vision.get("deepstack_visual_indexes") or ())) * merged * (merged + out) if out else 0
+    if kind == "glm4v_vision":
+        # its blocks are as wide as what they hand over, and an MLP of the other width merges (vLLM's glm4_1v.py)
+        mergers, inter = out * (merged + out + 3 * inter), out
     return int(depth * (4 * width * width + matrices * width * inter) + positions * width + mergers)

@@ -44,12 +44,12 @@ def split_layers(num_layers: int, pipeline_parallel: int, partition: Sequence[in
 
 
 def stages_of(shape: Shape, pipeline_parallel: int, partition: Sequence[int] | str | None = None) -> list[int]:
-    """`split_layers` of a model that can have stages: later ones do not get the words that n-grams are looked up by."""
+    """`split_layers` of a model that can have stages: later ones do not get the words that a table is looked up by."""
     if pipeline_parallel > 1 and any(layer.table_params for layer in shape.layers):
         raise SizingError(
             "pipeline_parallel",
             pipeline_parallel,
-            "cannot be: a model with a table of n-grams is served without pipeline stages",
+            "cannot be: a model whose layers look words up in a table is served without pipeline stages",
             "Use tensor parallelism, over RoCE between hosts.",
         )
     return split_layers(shape.num_layers, pipeline_parallel, partition)
