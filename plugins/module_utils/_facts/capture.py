@@ -40,7 +40,7 @@ FILES = (
         f"/sys/class/net/*/{name}"
         for name in (
             *("carrier", "operstate", "mtu", "speed", "phys_port_name", "phys_switch_id", "dev_port"),
-            *("device/current_link_speed", "device/max_link_speed"),
+            *("device/uevent", "device/current_link_speed", "device/max_link_speed"),
             *("device/current_link_width", "device/max_link_width"),
         )
     ),

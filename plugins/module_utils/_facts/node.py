@@ -118,9 +118,9 @@ def parse_nvidia_smi_list(text: str) -> list[str]:
 def parse_ip_address(text: str) -> list[dict[str, Any]]:
     """``ip -j -d address show`` as a list of interfaces.
 
-    Each: ``name, mac, mtu, up (administrative), carrier, operstate, kind, master, lower, addresses``; ``lower`` is the
-    NIC below a VLAN or the like.  Addresses are ``{address 'a.b.c.d/len', family, scope, dynamic}``; ``address`` keeps
-    the host bits, as the kernel shows them.
+    Each: ``name, altnames, mac, mtu, up (administrative), carrier, operstate, kind, master, lower, addresses``;
+    ``lower`` is the NIC below a VLAN or the like.  Addresses are ``{address 'a.b.c.d/len', family, scope, dynamic}``;
+    ``address`` keeps the host bits, as the kernel shows them.
     """
     interfaces = []
     for link in json.loads(text or "[]"):
@@ -131,6 +131,7 @@ def parse_ip_address(text: str) -> list[dict[str, Any]]:
         interfaces.append(
             {
                 "name": link["ifname"],
+                "altnames": [str(name) for name in link.get("altnames") or []],
                 "mac": link.get("address", ""),
                 "mtu": int(link.get("mtu", 0)),
                 "max_mtu": int(link.get("max_mtu") or 0),
@@ -287,6 +288,8 @@ class NodeReader(files.Below):
             base = f"/sys/class/net/{link['name']}"
             for key in ("phys_port_name", "phys_switch_id", "speed"):
                 link[key] = self._read(f"{base}/{key}").strip()
+            place = re.search(r"^PCI_SLOT_NAME=(\S+)$", self._read(f"{base}/device/uevent"), re.MULTILINE)
+            link["pci"] = place[1] if place else ""
             link["virtual"] = link["name"].startswith(_VIRTUAL_PREFIXES) or bool(link["kind"] not in ("", "veth"))
         return links
 

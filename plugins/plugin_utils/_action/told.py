@@ -81,6 +81,8 @@ _TEXTS: Form = {str: str}
 
 INTERFACE: Form = {
     "name": NAME,
+    "altnames?": [re.compile(r"[^\s/:]{1,127}")],
+    "pci?": str,
     "mac": str,
     "mtu": a_count,
     "max_mtu": a_count,

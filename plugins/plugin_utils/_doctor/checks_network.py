@@ -17,7 +17,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case imp
     hosts_read,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Hit
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import cabling, fabric_speed
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import cabling, fabric_speed, nic_names
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import (
     ipv4_network_of,
     overlap,
@@ -65,18 +65,10 @@ def _carrier(case: Case, end: End) -> bool | None:
     return bool(interface and interface["carrier"])
 
 
-#: of a NIC's name: PCI domain, bus, slot and function, all decimal.  Source: systemd.net-naming-scheme(7)
-_PATH = re.compile(r"en(?:P(\d+))?p(\d+)s(\d+)f(\d+)(?:np\d+)?")
-
-
 def _off_the_bus(case: Case, end: End) -> str:
     """The PCI address of a NIC that is missing there; empty where it is there, or where nobody knows."""
-    known, place = case.evidence[end[0]].get("nic_pci"), _PATH.fullmatch(end[1])
-    if known is None or place is None or end[1] in case.interfaces(end[0]):
-        return ""
-    domain, bus, slot, function = (int(number or 0) for number in place.groups())
-    address = f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
-    return "" if address in known else address
+    known, address = case.evidence[end[0]].get("nic_pci"), nic_names.pci_of(end[1])
+    return "" if known is None or address in known or end[1] in case.interfaces(end[0]) else address
 
 
 def _words(case: Case, end: End) -> str:
@@ -326,14 +318,26 @@ def nic_absent(case: Case) -> Iterator[Hit]:
     """A Spark takes a cage without a cable off the bus, so it is the NIC's fault only where the cable's other end is
     lit."""
     for host, _evidence in hosts_read(case):
+        here = case.interfaces(host)
         seen = [
             f"{link['netdev']} is absent, and {link['peer']}: {link['peer_netdev']} has a carrier"
             for link in case.links(host)
             if link.get("peer") and case.node(host).get("kind") == "spark"
-            if link["netdev"] not in case.interfaces(host) and _carrier(case, (link["peer"], link["peer_netdev"]))
+            if link["netdev"] not in here and _carrier(case, (link["peer"], link["peer_netdev"]))
+            if not nic_names.now_called(link["netdev"], here.values())
         ]
         if seen:
             yield Hit(host, seen)
+
+
+@check
+def nic_renamed(case: Case) -> Iterator[Hit]:
+    for host, _evidence in hosts_read(case):
+        for link in case.links(host):
+            netdev = link["netdev"]
+            if now := nic_names.now_called(netdev, case.interfaces(host).values()):
+                what, fix = nic_names.renamed(netdev, now)
+                yield Hit(host, [what], netdev, fix=fix)
 
 
 @check

@@ -9,6 +9,7 @@ import typing as t
 from collections.abc import Mapping
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import ERROR, UNKNOWN, Finding
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import nic_names
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import (
     SPARK_NETDEVS,
     THOR_NETDEVS,
@@ -61,6 +62,11 @@ def _carrier_problems(
     """Planned ports without a carrier: one problem where the cable is in the other cage, else one for each port."""
     planned = [link["netdev"] for link in entry["links"]]
     dead = [link for link in entry["links"] if states[link["netdev"]] in ("absent", "dark")]
+    now = {link["netdev"]: nic_names.now_called(link["netdev"], nodes[host].get("interfaces", ())) for link in dead}
+    problems = [
+        Finding("renamed", *nic_names.renamed(netdev, name), host, netdev) for netdev, name in now.items() if name
+    ]
+    dead = [link for link in dead if not now[link["netdev"]]]
     other_cage = [name for name in SPARK_NETDEVS if name not in planned and states[name] == "carrier"]
     if dead and len(dead) == len(planned) and other_cage:
         number = SPARK_NETDEVS[other_cage[0]][0]
@@ -74,7 +80,6 @@ def _carrier_problems(
                 planned[0],
             )
         ]
-    problems = []
     for link in dead:
         problem = _dead_port(host, link, states)
         if states[link["netdev"]] == "dark" and _peer_is_down(link, nodes, probes):

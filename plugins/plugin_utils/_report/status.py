@@ -30,6 +30,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     front,
     host_gpu,
     host_name,
+    nic_names,
     virtual_address,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
@@ -125,7 +126,10 @@ def link_status(planned: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[st
     }
     wrong: list[list[str]] = state["problems"]
     if interface is None:
-        wrong.append([f"{netdev} does not exist", "plug the cable in (an uncabled ConnectX port may be absent)"])
+        if now := nic_names.now_called(netdev, interfaces.values()):
+            wrong.append([*nic_names.renamed(netdev, now)])
+        else:
+            wrong.append([f"{netdev} does not exist", "plug the cable in (an uncabled ConnectX port may be absent)"])
         return state
     state["mtu"] = interface["mtu"]
     state["rate_gbits"] = rate_of(interface, port)

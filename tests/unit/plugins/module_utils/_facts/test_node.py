@@ -34,6 +34,7 @@ IP_ADDRESS = json.dumps(
         },
         {
             "ifname": "enp1s0f1np1",
+            "altnames": ["enxc0ffee000002"],
             "flags": ["NO-CARRIER", "BROADCAST", "MULTICAST", "UP"],
             "mtu": 9000,
             "operstate": "DOWN",
@@ -125,6 +126,7 @@ def test_a_captured_machine(tmp_path):
         "proc/meminfo": "MemTotal: 125526016 kB\nMemAvailable: 120000000 kB\nSwapTotal: 0 kB\n",
         "sys/class/dmi/id/product_name": "NVIDIA_DGX_Spark\n",
         "sys/class/net/enp1s0f1np1/phys_port_name": "p1\n",
+        "sys/class/net/enp1s0f1np1/device/uevent": "DRIVER=mlx5_core\nPCI_SLOT_NAME=0000:01:00.1\n",
         "etc/sparkthor/cluster.json": '{"host": "spark-02", "head": "spark-01", "generation": 2, "cluster": "one", '
         '"topology": "direct", "executor": "mp", "peers": {"spark-02": "192.168.1.12", "spark-01": "192.168.1.11"}, '
         '"machines": {"spark-01": "m1"}}',
@@ -164,7 +166,10 @@ def test_a_captured_machine(tmp_path):
     assert node["management"]["netdev"] == "enP7s7"
     assert node["binaries"]["nvidia-smi"] == str(tmp_path / "usr/bin/nvidia-smi")
     assert node["binaries"]["docker"] == ""
-    assert next(link for link in node["interfaces"] if link["name"] == "enp1s0f1np1")["phys_port_name"] == "p1"
+    nics = {link["name"]: link for link in node["interfaces"]}
+    assert nics["enp1s0f1np1"]["phys_port_name"] == "p1"
+    assert (nics["enp1s0f1np1"]["pci"], nics["enp1s0f1np1"]["altnames"]) == ("0000:01:00.1", ["enxc0ffee000002"])
+    assert (nics["enP7s7"]["pci"], nics["enP7s7"]["altnames"]) == ("", [])
     assert node["declared"] == {
         **{"host": "spark-02", "head": "spark-01", "generation": 2, "seen": 4, "cluster": "one"},
         **{"hosts": ["spark-01", "spark-02"], "topology": "direct", "executor": "mp", "virtual": ""},

@@ -58,6 +58,19 @@ def test_an_absent_nic_is_lost_where_its_cable_s_other_end_is_lit(lit: bool, rul
         assert "enp1s0f1np1 is absent, and a: enp1s0f1np1 has a carrier" in first.evidence
 
 
+@pytest.mark.parametrize("topology", ["direct", "switch"])
+def test_a_renamed_nic_is_no_cable_and_not_gone(topology: str) -> None:
+    case = world(("a", "b", "c") if topology == "switch" else ("a", "b"), topology)
+    renamed = case.interfaces("b")["enp1s0f1np1"]
+    renamed.update(name="fabric0", pci="0000:01:00.1")
+    ev(case, "b")["rdma"]["links"][0]["netdev"] = "fabric0"
+    ev(case, "b")["nic_pci"] = ["0000:01:00.1", "0002:01:00.1"]
+    findings, _notes = diagnosis.diagnose(RULES, CHECKS, case, [], "roce", True)
+    assert [(one.rule.id, one.touches()) for one in findings] == [("nic-renamed", {"b"})]
+    assert "NIC enp1s0f1np1 is now called fabric0" in findings[0].evidence
+    assert "sudo ip link set fabric0 name enp1s0f1np1" in findings[0].finding.fix
+
+
 @pytest.mark.parametrize(("topology", "hosts"), [("direct", ("a", "b")), ("switch", ("a", "b", "c"))])
 def test_one_of_two_cables_lost_says_what_is_left(topology: str, hosts: tuple[str, ...]) -> None:
     case = world(hosts, topology, fabric_cages=[0, 1])

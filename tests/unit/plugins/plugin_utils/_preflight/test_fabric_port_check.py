@@ -52,6 +52,19 @@ def test_a_half_that_left_the_bus() -> None:
     assert all("is not there; an uncabled ConnectX-7 leaves the PCI bus" in error for error in errors)
 
 
+def test_a_renamed_nic_is_told_by_its_new_name() -> None:
+    world = World("direct", ["a", "b"])
+    for name, pci in ((B0, "0000:01:00.1"), (B1, "0002:01:00.1")):
+        world.interface("b", name).update(name=f"fabric{pci[3]}", pci=pci)
+        world.probes["b"]["ports"][name] = {"present": False, "up": False, "carrier": None, "mtu": 0}
+    told = [problem for problem in world.check() if problem.host == "b"]
+    assert [(problem.what, problem.where) for problem in told] == [
+        (f"NIC {B0} is now called fabric0", B0),
+        (f"NIC {B1} is now called fabric2", B1),
+    ]
+    assert f"sudo ip link set fabric0 name {B0}" in told[0].fix
+
+
 def test_check_mode_reports_ports_that_are_down_as_unknown() -> None:
     world = World("direct", ["a", "b"])
     for name in (B0, B1):

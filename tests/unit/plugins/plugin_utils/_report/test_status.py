@@ -132,6 +132,7 @@ def change(outcomes, host, netdev, **values):
         ({"mtu": 1500}, "enP2p1s0f1np1 has MTU 1500, not 9000"),
         ({"addresses": []}, "enP2p1s0f1np1 lacks its address 10.100.128.3/17 (has none)"),
         ({"name": "eth9"}, "enP2p1s0f1np1 does not exist"),
+        ({"name": "eth9", "pci": "0002:01:00.1"}, "NIC enP2p1s0f1np1 is now called eth9"),
     ],
 )
 def test_a_wrong_link_is_one_line_with_host_and_fix(outcomes, values, expected):
