@@ -8,6 +8,7 @@ to paste.
 
 from __future__ import annotations
 
+import difflib
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,8 @@ from dataclasses import dataclass, field
 
 _PORT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
 _PATH_ENDS = ("add", "set")
+#: keys of an export whose values are names of ports
+_OF_PORTS = ("interface", "slaves", "tagged", "untagged")
 #: how RouterOS says a port's fixed speed
 _SPEEDS = {100: "100G-baseCR4", 200: "200G-baseCR4"}
 #: a cost that RSTP takes only where there is no other way
@@ -124,12 +127,42 @@ def _row(text: str) -> ExportRow:
 def commands(export: str, wanted: SwitchWish) -> list[str]:
     """What to type, in an order in which each line is safe by itself; empty where all of it is there."""
     there = parse(export)
+    _check_names(there, wanted)
     lines = [
         *_ethernet(there, wanted),
         *_bridge(there, wanted),
         *(_qos(there, wanted) if wanted.qos else ()),
     ]
     return ["/export file=before-sparkthor", *lines] if lines else []
+
+
+def _check_names(there: Mapping[str, Sequence[ExportRow]], wanted: SwitchWish) -> None:
+    """A command for a port that the switch does not have would find nothing there, and say nothing."""
+    known, renamed = set(), {}
+    for row in there.get(ETHERNET, ()):
+        default = row.selector.partition("default-name=")[2].strip()
+        name = row.values.get("name") or default or row.selector
+        known.add(name)
+        if default not in ("", name):
+            renamed[default] = name
+    for rows in there.values():
+        for row in rows:
+            known.update(name for key in _OF_PORTS for name in row.values.get(key, "").split(",") if name)
+    for variable, names in (
+        ("switch_ports", wanted.ports),
+        ("switch_links", wanted.links),
+        ("switch_uplinks", wanted.uplinks),
+    ):
+        for name in names:
+            if name in renamed and name not in known:
+                raise SwitchError(f"{variable}: {name} is called {renamed[name]} on the switch: give that name")
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                raise SwitchError(
+                    f"{variable}: {name} is nowhere in the export{f' (did you mean {near[0]}?)' if near else ''}; "
+                    "names are those of /interface print; for a port with its factory settings and in no bridge, give "
+                    "what /export verbose printed"
+                )
 
 
 def _lacking(values: Mapping[str, str], wanted: Mapping[str, str]) -> str:
