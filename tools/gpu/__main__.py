@@ -204,9 +204,10 @@ def in_turns(run: Run, name: str, asked: Sequence[str], other: Site | None = Non
 
     rows = (run.kept(f"{name}-rows") or {}).get("rows", [])
     byhand.pairs(run.site, options.streams, options.pairs, options.seconds, options.tokens, rows, keep, say,
-                 asked, options.prompt, other)  # fmt: skip
+                 asked, options.prompt, other, options.requests)  # fmt: skip
     summary = price.summary(rows, *asked[:2]) if len(asked) > 1 else []
-    return {"rows": rows, "summary": summary, "seconds": options.seconds, "tokens": options.tokens}
+    long = {"requests": options.requests} if options.requests else {"seconds": options.seconds}
+    return {"rows": rows, "summary": summary, **long, "tokens": options.tokens}
 
 
 def chain(run: Run) -> dict[str, Any]:
@@ -371,6 +372,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--streams", type=lambda text: [int(word) for word in text.split(",")], default=[1, 8, 64])
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=8.0, help="that one figure of a load is measured")
+    parser.add_argument("--requests", type=int, default=0, help="of each stream, whole ones, instead of --seconds")
     parser.add_argument("--tokens", type=int, default=256, help="of an answer")
     parser.add_argument("--prompt", type=int, default=128, help="tokens of a prompt")
     parser.add_argument("--other", default="", help="the cluster that another one is compared with")

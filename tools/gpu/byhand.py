@@ -222,13 +222,14 @@ def ways(site: Site) -> dict[str, list[str]]:
 
 
 def ask(
-    site: Site, whom: list[str], streams: int, seconds: float, tokens: int, seed: int = 0, prompt: int = 128
-) -> dict[str, Any]:
+    site: Site, whom: list[str], streams: int, seconds: float, tokens: int, seed: int = 0, prompt: int = 128,
+    requests: int = 0,
+) -> dict[str, Any]:  # fmt: skip
     """The figures of a load that runs in the head's name space of networks."""
     key = site.secrets / "api_key"
     words = ["nsenter", "-t", str(site.leader()), "-n", sys.executable, "-m", "tools.gpu.load", *whom]
     words += ["--model", site.model, "--key-file", str(key), "--streams", str(streams), "--seconds", f"{seconds:g}"]
-    words += ["--tokens", str(tokens), "--seed", str(seed), "--prompt", str(prompt)]
+    words += ["--tokens", str(tokens), "--seed", str(seed), "--prompt", str(prompt), "--requests", str(requests)]
     done = subprocess.run(words, cwd=TOP, capture_output=True, text=True, check=False, timeout=seconds + 400)
     if done.returncode:
         raise OSError(f"the load ended with {done.returncode}: {done.stderr.strip()[-300:]}")
@@ -289,6 +290,7 @@ def pairs(
     asked: Sequence[str] = WAYS,
     prompt: int = 128,
     other: Site | None = None,
+    requests: int = 0,
 ) -> None:
     """More of ``rows`` (streams, round, way) with their figures; every second round in the other order."""
     known = ways(site)
@@ -296,7 +298,7 @@ def pairs(
     whom = {way: ways(sites[way])["ours"] if way == "other" else known[way] for way in asked}
     for way, words in whom.items():
         # graphs and caches are warm before the first round
-        ask(sites[way], words, max(streams), 2.0, tokens, prompt=prompt)
+        ask(sites[way], words, max(streams), 2.0, tokens, prompt=prompt, requests=requests)
     later = seeds(asked)
     for number in range(rounds):
         for count in streams:
@@ -306,7 +308,7 @@ def pairs(
             for way in whom if number % 2 == 0 else reversed(whom):
                 with beside(site, way):
                     seed, before = first + later[way], given(sites[way], way)
-                    found = ask(sites[way], whom[way], count, seconds, tokens, seed=seed, prompt=prompt)
+                    found = ask(sites[way], whom[way], count, seconds, tokens, seed, prompt, requests)
                     found["tokens_per_step"] = per_step(before, given(sites[way], way))
                 rows.append({"streams": count, "round": number, "way": way, **found})
             keep(rows)

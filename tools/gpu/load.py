@@ -9,6 +9,9 @@ Every stream asks again as soon as it has its answer; its first one is of any le
 step. Tokens count that came after the first second and before the end, and of requests only those that began then, so
 the figure is that of N streams at work. An answer that broke off has failed and counts for nothing. One process for
 every eight streams, so that the client is not what is measured. The result is one line of JSON.
+
+With --requests all streams begin at once, and the figure is that of all their answers from the first question to the
+last token: of a long answer no second is left out, so more of them fit into a short visit.
 """
 
 from __future__ import annotations
@@ -48,6 +51,8 @@ class Aim:
     tokens: int
     #: a stream asks the same each time, which the prefix cache knows
     same: bool = False
+    #: of each stream; 0 = as many as fit into the seconds
+    requests: int = 0
 
     def connection(self) -> http.client.HTTPConnection:
         if not self.socket:
@@ -101,8 +106,10 @@ def work(aim: Aim, streams: int, start: float, seconds: float, seed: int, stream
 
     def stream(number: int) -> None:
         dice = random.Random(seed * 1000 + number)
-        length = dice.randint(1, aim.tokens) if streams_in_all > 1 else aim.tokens
-        while time.monotonic() < start + WARM + seconds:
+        length = aim.tokens if aim.requests or streams_in_all == 1 else dice.randint(1, aim.tokens)
+        asked = 0
+        while asked < aim.requests if aim.requests else time.monotonic() < start + WARM + seconds:
+            asked += 1
             if aim.same:
                 dice = random.Random(number)
             try:
@@ -123,13 +130,23 @@ def work(aim: Aim, streams: int, start: float, seconds: float, seed: int, stream
 
 def figures(kept: list[Answer], start: float, seconds: float) -> dict[str, float]:
     """Tokens that came within the measured time, per second, and the median and 99th percentile of the first token."""
-    begin, end = start + WARM, start + WARM + seconds
+    return _figures(kept, start + WARM, start + WARM + seconds)
+
+
+def whole(kept: list[Answer]) -> dict[str, float]:
+    """The same of all answers, from the first question to the last token."""
+    ends = [came[-1] for _begun, came, _count in kept if came]
+    # the last token counts
+    return _figures(kept, min(one[0] for one in kept), max(ends) + 1e-9) if ends else _figures([], 0.0, 1.0)
+
+
+def _figures(kept: list[Answer], begin: float, end: float) -> dict[str, float]:
     tokens = sum(count / len(came) for _begun, came, count in kept for moment in came if begin <= moment < end)
     measured = [one for one in kept if one[1] and begin <= one[0] < end]
     first = sorted(came[0] - begun for begun, came, _count in measured)
     gaps = [(came[-1] - came[0]) / (count - 1) for _begun, came, count in measured if count > 1]
     return {
-        "tokens_per_second": round(tokens / seconds, 1),
+        "tokens_per_second": round(tokens / (end - begin), 2),
         "ttft_p50_ms": round(1000 * statistics.median(first), 2) if first else -1.0,
         "ttft_p99_ms": round(1000 * first[min(len(first) - 1, int(0.99 * len(first)))], 2) if first else -1.0,
         "tpot_ms": round(1000 * statistics.median(gaps), 3) if gaps else -1.0,
@@ -160,7 +177,7 @@ def measure(aim: Aim, streams: int, seconds: float, seed: int = 0) -> dict[str, 
         failed += bad
     for process in processes:
         process.join()
-    found = figures(kept, start, seconds)
+    found = whole(kept) if aim.requests else figures(kept, start, seconds)
     return {**found, "failed": len(failed), **({"error": failed[0]} if failed else {})}  # type: ignore[dict-item]
 
 
@@ -176,10 +193,11 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=256, help="tokens of an answer")
     parser.add_argument("--seed", type=int, default=0, help="of the prompts")
     parser.add_argument("--same", action="store_true", help="each stream asks the same each time")
+    parser.add_argument("--requests", type=int, default=0, help="of each stream, instead of --seconds")
     options = parser.parse_args()
     key = Path(options.key_file).read_text(encoding="utf-8").strip() if options.key_file else ""
     aim = Aim(options.url, options.socket, key, options.model, options.prompt, options.tokens,
-              options.same)  # fmt: skip
+              options.same, options.requests)  # fmt: skip
     print(json.dumps(measure(aim, options.streams, options.seconds, options.seed)))
     return 0
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write a Qwen3 with the shape of the 0.6B model, random weights and the lab's tokenizer: model.py FOLDER [--sure]
+"""Write a Qwen3 with the shape of the 0.6B model, random weights and the lab's tokenizer: model.py FOLDER [WHAT]
 
 It computes as the real one does, token for token, and says nothing: for speed and faults, not for answers. Run by a
 Python that has torch and safetensors.
@@ -9,6 +9,9 @@ Python that has torch and safetensors.
 With --sure it has six layers, and each token has one successor that wins by far: random weights have near ties, which
 the size of a batch decides. So a token that is lost, twice there or of another request shows in a greedy answer, and
 what moves a logit by less than a third does not.
+
+With --wide it has five layers of 5.8 billion parameters each, so that the GPUs set how long a step takes and a step is
+of few parts. It holds no weights but their names, because an engine makes them itself (load-format: dummy).
 """
 
 from __future__ import annotations
@@ -31,6 +34,9 @@ SHAPE = {
 
 #: how the shape differs with --sure
 SURE = {"num_hidden_layers": 6, "max_window_layers": 6}
+#: how the shape differs with --wide
+WIDE = {"num_hidden_layers": 5, "max_window_layers": 5, "hidden_size": 8192, "intermediate_size": 229376,
+        "num_attention_heads": 64}  # fmt: skip
 #: from one token to its successor, in the half of the vocabulary whose tokens are words
 STRIDE = 4099
 
@@ -61,11 +67,11 @@ def successor(token: int, vocabulary: int) -> int:
     return half + (token + STRIDE) % half
 
 
-def make(target: str, sure: bool = False) -> int:
+def make(target: str, sure: bool = False, wide: bool = False) -> int:
     import safetensors.torch
     import torch
 
-    shape = {**SHAPE, **(SURE if sure else {})}
+    shape = {**SHAPE, **(SURE if sure else WIDE if wide else {})}
     part = f"{target}.part"
     shutil.rmtree(part, ignore_errors=True)
     os.makedirs(part)
@@ -80,7 +86,7 @@ def make(target: str, sure: bool = False) -> int:
         name: torch.ones(shape, dtype=torch.bfloat16)
         if len(shape) == 1
         else (torch.randn(shape, generator=dice) * 0.02).to(torch.bfloat16)
-        for name, shape in tensors(shape)
+        for name, shape in ([(name, (1,)) for name, _shape in tensors(shape)] if wide else tensors(shape))
     }
     if sure:
         assure(weights)
@@ -110,4 +116,4 @@ def padded(tokenizer: dict[str, object]) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    print(f"model: {make(sys.argv[1], '--sure' in sys.argv):,} parameters in {sys.argv[1]}")
+    print(f"model: {make(sys.argv[1], '--sure' in sys.argv, '--wide' in sys.argv):,} parameters in {sys.argv[1]}")

@@ -121,9 +121,12 @@ def shared() -> tuple[Wave, ...]:
 
 def sglang(cluster: str) -> Wave:
     """SGLang from a container: deployed twice, against itself by hand, and three faults."""
+    # of the large model whole answers, its own engine past the front proxy among them
+    long = "--requests 1 --tokens 512 --pairs 10 --ways ours,engine,by-hand"
+    price = long if cluster == "sglw" else "--seconds 6 --tokens 64 --pairs 3 --ways ours,by-hand"
     steps = (
         Step(cluster, "deploy again hand", "", 700),
-        Step(cluster, "byhand", "--pairs 3 --ways ours,by-hand --streams 1,8 --seconds 6 --tokens 64 --again", 300),
+        Step(cluster, "byhand", f"--streams 1,8 {price} --again", 700),
         Step(cluster, "unhand faults", "--faults engine,worker,wedge --rounds 1 --away 10 --no-clean --again", 700),
     )
     return Wave((steps,))

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import json
 import os
+import queue
 import random
 import shlex
 import shutil
@@ -157,11 +158,11 @@ def test_each_part_is_used_as_soon_as_it_is_there(checkout: Path, tmp_path: Path
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "setup: 2 files are in parts that are not here yet")
     told = tmp_path / "told"
     model = f"{checkout}/tools/gpu/model.py"
-    assert told.read_text().splitlines() == [f"{model} model", f"{model} sure --sure"]
+    assert told.read_text().splitlines() == [f"{model} model", f"{model} sure --sure", f"{model} wide --wide"]
     done = set_up(checkout, "part-2", "--thin")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith("setup: ready")
-    asked = told.read_text().splitlines()[2:]
+    asked = told.read_text().splitlines()[3:]
     assert asked[0].endswith("unpacked/x-1-py3-none-any packed")
     assert asked[1:] == [f"{checkout}/tools/gpu/wheels.py thin thin.txt --thin"]
     # what the suites do without is made when it is asked for
@@ -370,13 +371,36 @@ def test_only_what_came_within_the_time_counts() -> None:
     start = 100.0
     kept = [(100.5, [100.9, 101.5, 102.0], 3), (102.0, [102.02, 102.5, 103.0, 105.5], 4), (104.9, [], 0)]
     found = load.figures(kept, start, 4.0)
-    assert found["tokens_per_second"] == 1.2, "five tokens in four seconds, to one decimal"
+    assert found["tokens_per_second"] == 1.25, "five tokens in four seconds"
     assert found["ttft_p50_ms"] == 20.0
     assert found["requests"] == 1
     # the same tokens in half as many events are as many tokens
     merged = [(102.0, [102.5, 103.0], 4)]
     assert load.figures(merged, start, 4.0)["tokens_per_second"] == 1.0
     assert load.figures(merged, start, 4.0)["tpot_ms"] == pytest.approx(166.667)
+
+
+def test_of_whole_answers_every_token_counts_from_the_first_question_on() -> None:
+    found = load.whole([(100.0, [100.5, 101.0, 102.0], 3), (100.2, [100.5, 104.0], 5), (100.1, [], 4)])
+    assert found["tokens_per_second"] == 2.0, "eight tokens in four seconds"
+    assert (found["ttft_p50_ms"], found["requests"]) == (400.0, 2)
+    assert load.whole([(100.0, [], 4)])["tokens_per_second"] == 0.0
+
+
+def test_a_stream_asks_as_often_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def ask(aim: Any, _dice: Any) -> tuple[float, list[float]]:
+        asked.append(aim.tokens)
+        return 1.0, [2.0]
+
+    monkeypatch.setattr(load, "ask", ask)
+    results: queue.Queue[Any] = queue.Queue()
+    # its seconds are over before it begins
+    load.work(load.Aim("", "", "", "m", 4, 512, requests=2), 3, 0.0, -1e9, 1, 3, results)
+    kept, failed = results.get()
+    assert asked == [512] * 6
+    assert (kept, failed) == ([(1.0, [2.0], 512)] * 6, [])
 
 
 def test_pairs_are_compared_round_by_round() -> None:
@@ -712,7 +736,10 @@ def test_variants_of_power_on_make_a_table_of_medians(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "cluster"),
-    {**clusters.FOUR, **clusters.TWO, **clusters.WIDE, **clusters.CHAOS, **clusters.DOORS, **clusters.SHARED}.items(),
+    {
+        **{**clusters.FOUR, **clusters.TWO, **clusters.WIDE, **clusters.CHAOS, **clusters.DOORS, **clusters.SHARED},
+        **clusters.SGLANG,
+    }.items(),
 )
 def test_a_cluster_has_a_host_for_each_gpu_and_fits_its_split(tmp_path: Path, name: str, cluster: Any) -> None:
     assert len(cluster.gpus) == cluster.pipeline * cluster.tensor * (len(cluster.groups) or 1)
@@ -879,9 +906,10 @@ def test_no_engine_is_asked_the_same_twice_and_the_order_alternates(monkeypatch:
     asked: list[tuple[str, int, int]] = []
 
     def ask(
-        _site: Any, whom: list[str], streams: int, _seconds: float, _tokens: int, seed: int = 0, prompt: int = 0
-    ) -> dict[str, Any]:
-        assert prompt == 128
+        _site: Any, whom: list[str], streams: int, _seconds: float, _tokens: int, seed: int = 0, prompt: int = 0,
+        requests: int = 0,
+    ) -> dict[str, Any]:  # fmt: skip
+        assert (prompt, requests) == (128, 0)
         asked.append((whom[0], streams, seed))
         return {"tokens_per_second": 1.0}
 
