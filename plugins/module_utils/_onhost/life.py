@@ -160,6 +160,10 @@ class Sampler:
         self.gpu_at = float("-inf")
         self.gpu: tuple[float | None, float | None] = (None, None)
 
+    def forget(self) -> None:
+        """What was seen when another answer was owed says nothing about the next one."""
+        self.before = None
+
     def sample(self, processes: Sequence[Process], lines: int) -> patience.Signs:
         """``processes``: the rank's own; none where they cannot be told. ``lines``: how many it has logged in all.
 
@@ -169,7 +173,6 @@ class Sampler:
         ranks = [process for process in processes if process.name.startswith(self.engine.rank_titles)]
         spent = {process.pid: process.cpu_seconds for process in ranks or processes}
         if self.before is None or now - self.before[0] > 6 * WINDOW:
-            # what was seen when another answer was owed says nothing about this one
             self.before, self.cores, self.spoke = (now, spent, lines), None, False
         elif now - self.before[0] >= WINDOW:
             self.cores = cores(self.before[1], spent, now - self.before[0])

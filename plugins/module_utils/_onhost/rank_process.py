@@ -194,6 +194,7 @@ class RankProcess:
         """Take a sample in the background: a driver that hangs must not cost the connection to the head."""
         if not asked or self.process is None:
             self.signs = {}
+            self._sampler.forget()
         elif self._sampling is None or self._sampling.done():
             self._sampling = asyncio.create_task(self._sample(self.process.pid))
 

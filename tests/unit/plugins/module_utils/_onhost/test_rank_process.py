@@ -59,6 +59,28 @@ def test_a_stopped_rank_is_seen_in_its_container(tmp_path: Path, monkeypatch: py
     run(tmp_path, story)
 
 
+def test_what_was_logged_before_an_answer_was_owed_is_no_sign_of_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(life, "_NVIDIA_SMI", ["false"])
+    seen: list[bool] = []
+
+    async def story(site: Site) -> None:
+        rank = rank_process.RankProcess(site.settings("one"))
+        rank.process = await asyncio.create_subprocess_exec("true")
+        for moment, lines, owed_before in ((0.0, 5, True), (life.WINDOW, 6, True), (2 * life.WINDOW, 7, False)):
+            if not owed_before:
+                rank.sample(False)
+            rank.said, rank._sampler.clock = lines, lambda moment=moment: moment  # type: ignore[misc]
+            rank.signs = {}
+            rank.sample(True)
+            await until(lambda: bool(rank.signs))
+            seen.append(rank.signs["spoke"])
+
+    run(tmp_path, story)
+    assert seen == [False, True, False]
+
+
 def test_the_page_cache_is_asked_for_through_the_requests_folder(tmp_path: Path) -> None:
     async def story(site: Site) -> None:
         (tmp_path / "requests").mkdir()
