@@ -138,7 +138,8 @@ def commands(export: str, wanted: SwitchWish) -> list[str]:
 
 def _check_names(there: Mapping[str, Sequence[ExportRow]], wanted: SwitchWish) -> None:
     """A command for a port that the switch does not have would find nothing there, and say nothing."""
-    known, renamed = set(), {}
+    known: set[str] = set()
+    renamed: dict[str, str] = {}
     for row in there.get(ETHERNET, ()):
         default = row.selector.partition("default-name=")[2].strip()
         name = row.values.get("name") or default or row.selector
