@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import GATED_DELTA_TYPES
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import GATED_DELTA_TYPES, GLM5_NEXT_TYPES
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layer_kinds import strange_kinds
 
 #: Model types whose class makes the embedding on every pipeline stage (vLLM 0.32's sources); those after it make the
@@ -32,7 +32,19 @@ TYPES = frozenset(
         *("ernie4_5_moe_vl_text", "exaone", "exaone4", "exaone_moe", "falcon", "falcon_h1", "falcon_mamba"),
         *("flex_olmo", "gemma", "gemma2", "gemma3", "gemma3_text", "gemma3n", "gemma3n_text", "gemma4"),
         *("gemma4_text", "gemma4_unified", "gemma4_unified_text", "glm", "glm4", "glm4_moe", "glm4_moe_lite"),
-        *("glm4v", "glm4v_text", "glm_moe_dsa", "gpt2", "gpt_neox", "gpt_oss", "gptj", "granite", "granitemoe"),
+        *(
+            "glm4v",
+            "glm4v_text",
+            "glm5_next",
+            "glm5_next_text",
+            "glm_moe_dsa",
+            "gpt2",
+            "gpt_neox",
+            "gpt_oss",
+            "gptj",
+            "granite",
+            "granitemoe",
+        ),
         *("granitemoehybrid", "granitemoeshared", "helium", "hunyuan_v1_dense", "hunyuan_v1_moe", "hyperclovax"),
         *("internlm2", "internlm3", "jais2", "jamba", "kimi_k2", "kimi_k25", "kimi_k3", "kimi_linear", "laguna"),
         *("lfm2", "lfm2_moe", "llama", "llama4", "llama4_text", "longcat_flash", "mamba", "mamba2", "mellum"),
@@ -51,11 +63,11 @@ TYPES = frozenset(
 _FIELDS: dict[str, tuple[str, ...]] = {
     "compress_ratios": ("deepseek_v4",),
     "sparse_attention_config": ("minimax_m3", "minimax_m3_vl"),
-    "index_head_dim": ("deepseek_v32", "glm_moe_dsa", "deepseek_v4"),
+    "index_head_dim": ("deepseek_v32", "glm_moe_dsa", "deepseek_v4", *GLM5_NEXT_TYPES),
     "kv_source_layers": (),
     "index_source_layers": (),
     "engram_layer_ids": (),
-    "linear_attn_config": ("kimi_linear", "kimi_k3"),
+    "linear_attn_config": ("kimi_linear", "kimi_k3", *GLM5_NEXT_TYPES),
     "full_attention_interval": GATED_DELTA_TYPES,
 }
 

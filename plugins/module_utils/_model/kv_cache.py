@@ -113,11 +113,15 @@ def _attention(layer: Layer, element: Element, tensor: int, plain: Fraction, dra
     size, heads = _row(layer, element, tensor, plain)
     form = (heads, layer.key_dim, layer.value_dim)
     kind = {FULL: pool.FULL, WINDOW: pool.CHUNK if layer.chunked else pool.WINDOW}[layer.cache]
-    found = [Cache(kind, size, window=layer.window, form=form)] * layer.caches_per_layer
+    pooled = layer.latent and layer.index_ratio > 1
+    # GLM 5.3: a state's page is as large as one of rows in 8 bits, before they are packed
+    more = {"row": layer.key_dim, "stride": 128 * size} if pooled else {}
+    found = [Cache(kind, size, window=layer.window, form=form, **more)] * layer.caches_per_layer
     if layer.index_dim:
         # one vector for each token, whatever TP is: FP8 with an FP32 scale for 128 (DeepSeek), or BF16 (MiniMax)
         index = layer.index_dim * 2 if layer.index_wide else layer.index_dim + 4 * (layer.index_dim // 128)
-        found += [Cache(pool.FULL, index, layer.index_ratio, form=(1, index))] * layer.caches_per_layer
+        stride = 64 * index if pooled else 1
+        found += [Cache(pool.FULL, index, layer.index_ratio, form=(1, index), stride=stride)] * layer.caches_per_layer
     if layer.waiting_key:
         # keys of a group that is not whole yet, those of drafted tokens with them
         ring = layer.index_ratio * -(-(layer.index_ratio + drafted) // layer.index_ratio)
@@ -190,10 +194,12 @@ def common_block(shape: Shape, caches: Sequence[Cache], latent_block: int = 64) 
         return 128
     smallest = latent_block if shape.latent else 16
     states = [cache.page for cache in caches if cache.kind == pool.STATE]
-    rows = [cache.bytes for cache in caches if cache.kind == pool.FULL]
+    rows = [cache.row or cache.bytes for cache in caches if cache.kind == pool.FULL]
     if not states or not rows:
         return smallest
-    step = 128 if shape.latent else smallest
+    # GLM 5.3: what 64 entries of its index stand for
+    pooled = max((layer.index_ratio for layer in shape.layers if layer.latent), default=1)
+    step = 64 * max(pooled, 2) if shape.latent else smallest
     return step * -(-max(states) // (step * rows[0]))
 
 

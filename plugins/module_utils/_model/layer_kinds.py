@@ -12,6 +12,7 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import (
     ATTENTION_FREE,
+    GLM5_NEXT_TYPES,
     first_of,
     has_linear_attention,
     optional_int,
@@ -108,6 +109,9 @@ def _kinds_by_rule(config: Mapping[str, Any], count: int) -> list[str]:
     if isinstance(linear, Mapping) and isinstance(linear.get("full_attn_layers"), (list, tuple)):
         full = {int(number) - 1 for number in linear["full_attn_layers"]}  # counted from one
         return ["attention" if index in full else "linear" for index in range(count)]
+
+    if config.get("model_type") in GLM5_NEXT_TYPES:
+        return ["attention" if index % 4 == 3 else "linear" for index in range(count)]
 
     types = config.get("attn_type_list")
     if isinstance(types, (list, tuple)) and len(types) == count:

@@ -323,6 +323,8 @@ def _latent_attention(index: int, text: Mapping[str, Any], hidden: int, heads: i
     index_dim = optional_int(text, ("index_head_dim",), 0) if _has_index(index, text) else 0
     index_heads = optional_int(text, ("index_n_heads",), 0)
     indexer = index_dim * (index_heads * query_rank + hidden) + index_heads * hidden if index_dim else 0
+    # GLM 5.3: one entry stands for a few tokens, whose keys and scores (16 bits) wait until all are there
+    pooled = optional_int(text, ("index_kpool",), 1) if index_dim else 1
     copies = 2 if text.get("model_type") == "longcat_flash" else 1  # two attention blocks in each layer
     return {
         "latent": True,
@@ -331,6 +333,8 @@ def _latent_attention(index: int, text: Mapping[str, Any], hidden: int, heads: i
         "value_dim": 0,
         "sparse": optional_int(text, ("index_head_dim",), 0) > 0,
         "index_dim": index_dim,
+        "index_ratio": pooled,
+        "waiting_key": 4 * index_dim if pooled > 1 else 0,
         "caches_per_layer": copies,
         "attention_params": copies * (query + rank * heads * (nope + value) + heads * value * hidden),
         "whole_params": copies * down + indexer,

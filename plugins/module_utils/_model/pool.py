@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import lcm
 
 FULL, WINDOW, CHUNK, STATE, RING = "full", "window", "chunk", "state", "ring"
 
@@ -31,6 +32,8 @@ class Cache:
     spare: int = 0  # further blocks of state that prefix caching keeps (Mamba 2: a checkpoint)
     form: tuple[int, ...] = ()  # what else keeps two caches from one group: heads, widths
     stage: int = 0  # pipeline stage
+    row: int = 0  # bytes of an entry before it is packed, where pages of states follow that
+    stride: int = 1  # blocks are padded to a multiple
 
     @property
     def page(self) -> int:
@@ -82,7 +85,8 @@ class Pool:
         return sum(max(self.request.blocks(cache, length) for cache in kinds) for kinds in self._kinds)
 
     def block_bytes(self, stage: int) -> int:
-        return max((sum(cache.page for cache in group if cache.stage == stage) for group in self.groups), default=0)
+        widest = max((sum(cache.page for cache in group if cache.stage == stage) for group in self.groups), default=0)
+        return _up(widest, lcm(*(cache.stride for group in self.groups for cache in group if cache.stage == stage)))
 
     def bytes(self, stage: int, length: int) -> int:
         return self.block_bytes(stage) * self.blocks(length)
@@ -109,7 +113,7 @@ def make_pool(caches: Sequence[Cache], common: int, request: Request, packed: bo
         return Pool((tuple(given),), request)
     if packed and len({cache.page for cache in given}) > 1:
         # a state takes as much as a page of attention
-        page = max((cache.page for cache in given if cache.kind == FULL), default=0)
+        page = max((cache.row * cache.block or cache.page for cache in given if cache.kind == FULL), default=0)
         given = [replace(cache, page_bytes=page) if cache.kind == STATE else cache for cache in given]
         return Pool(_packed(given), request)
     return Pool(_split(_one_page(given)), request)

@@ -27,5 +27,5 @@ def test_a_field_that_changes_the_cache_is_known_of_some_models_only() -> None:
 
 
 def test_another_model_type_is_named() -> None:
-    assert "model_type 'glm5_next'" in unknown_of({"model_type": "glm5_next"})[0]
+    assert "model_type 'glm9_next'" in unknown_of({"model_type": "glm9_next"})[0]
     assert unknown_of({}) == []

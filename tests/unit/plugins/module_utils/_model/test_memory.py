@@ -171,7 +171,7 @@ def test_no_rank_holds_less_than_its_share(heads_power: int, tp_power: int, stag
 @pytest.mark.parametrize("size", [None, 60 * GIB])
 def test_no_number_rests_on_a_guess(size: int | None) -> None:
     """Of an attention that is not known: what it was taken for is said, and no cache, concurrency or speed is given."""
-    config = {**model("llama-3.1-8b"), "model_type": "glm5_next"}
+    config = {**model("llama-3.1-8b"), "model_type": "glm9_next"}
     found = plan(config, memory_bytes=SPARK, max_model_len=8192, tensor_parallel=2, weights_bytes=size)
     assert found["verdict"] == "unknown"
     assert found["reasons"][-1].startswith("Assumed for the split: 32 layers that keep the whole context, 0 a window")
@@ -187,7 +187,7 @@ def test_no_number_rests_on_a_guess(size: int | None) -> None:
 
 
 def test_weights_alone_refuse_what_is_not_known() -> None:
-    config = {**model("llama-3.1-8b"), "model_type": "glm5_next"}
+    config = {**model("llama-3.1-8b"), "model_type": "glm9_next"}
     found = plan(config, memory_bytes=SPARK, weights_bytes=200 * GIB)
     assert found["verdict"] == "does_not_fit"
     assert any("weights 200.0 GiB and overhead" in reason for reason in found["reasons"])
