@@ -146,7 +146,7 @@ def test_every_page_that_the_code_names_exists(folder: str) -> None:
     missing = set()
     for path in sorted((TOP / folder).rglob("*")):
         if path.suffix in (".py", ".yml", ".j2", ".sh"):
-            for name, anchor in re.findall(r"\b(docs/[\w/-]+\.md)(?:#([\w-]+))?", text_of(path)):
+            for name, anchor in re.findall(r"(?<![/\w])(docs/[\w/-]+\.md)(?:#([\w-]+))?", text_of(path)):
                 page = TOP / name
                 if not page.is_file() or (anchor and anchor not in anchors(page)):
                     missing.add(f"{ids(path)}: {name}#{anchor}")
