@@ -339,7 +339,8 @@ FAULTS = [
             'execution on the device; exit 1"\\n[Install]\\nWantedBy=multi-user.target\\n',
             begin="systemctl enable --now sparkthor-vllm.service || true; sleep 0.5",
         ),
-        no_unit("sparkthor-vllm.service"),
+        # the line would be read again with the next unit of that name
+        no_unit("sparkthor-vllm.service") + "; journalctl --quiet --rotate; sleep 1; journalctl --quiet --vacuum-time=1s",
     ),
 ]
 
