@@ -340,7 +340,7 @@ FAULTS = [
             begin="systemctl enable --now sparkthor-vllm.service || true; sleep 0.5",
         ),
         # the line would be read again with the next unit of that name
-        no_unit("sparkthor-vllm.service") + "; journalctl --quiet --rotate; sleep 1; journalctl --quiet --vacuum-time=1s",
+        no_unit("sparkthor-vllm.service") + "; journalctl -q --rotate; sleep 1; journalctl -q --vacuum-time=1s",
     ),
 ]
 
