@@ -61,6 +61,10 @@ FREE = {
     ),
     **dict.fromkeys(("vllm_serve_tls_certificate", "vllm_serve_tls_key"), "is the whole of a file"),
     **dict.fromkeys(
+        ("switch_bridge", "switch_export", "switch_links", "switch_ports", "switch_uplinks"),
+        "reaches no host: the role switch shows commands, and refuses what is no name of RouterOS",
+    ),
+    **dict.fromkeys(
         ("serving_groups", "serving_beside"), "is checked with the groups (test_groups.py, test_beside.py)"
     ),
     "vllm_serve_api_key": "one that is too short is refused by its length (test_inventory.py)",
