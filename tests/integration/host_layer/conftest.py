@@ -6,12 +6,16 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+
+#: where a lab has a switch that an owner would configure, once is enough
+collect_ignore = [] if os.environ.get("SPARKLAB_NAME") == "mol-switch4" else ["test_switch.py"]
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,6 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.routeros i
 
 from tests.integration.conftest import TOP
 
-pytestmark = pytest.mark.skipif(os.environ.get("SPARKLAB_NAME") != "mol-switch4", reason="one lab has a switch")
-
 EXPORT = TOP / "tests/fixtures/routeros/crs812.rsc"
 GIVEN: dict[str, Any] = {
     "switch_ports": ["qsfp56-dd-1-1", "spark-02"],
