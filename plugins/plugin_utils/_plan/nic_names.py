@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -51,10 +52,11 @@ def now_called(netdev: str, interfaces: Iterable[Mapping[str, Any]]) -> str:
 
 
 def renamed(netdev: str, now: str) -> tuple[str, str]:
-    """What is wrong, and what to do."""
+    """What is wrong, and what to do. A person pastes the fix, and the host chose the name."""
+    quoted = shlex.quote(now)
     return (
         f"NIC {netdev} is now called {now}",
         "take away what names it so (a rule in /etc/udev/rules.d, a .link file in /etc/systemd/network, set-name in "
-        f"netplan); at once: sudo ip link set {now} down && sudo ip link set {now} name {netdev} && sudo ip link set "
-        f"{netdev} up",
+        f"netplan); at once: sudo ip link set {quoted} down && sudo ip link set {quoted} name {netdev} && sudo ip "
+        f"link set {netdev} up",
     )

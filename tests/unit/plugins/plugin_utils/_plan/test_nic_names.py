@@ -59,3 +59,9 @@ def test_a_nic_that_is_gone_stays_gone(others: list[dict[str, Any]]) -> None:
 
 def test_a_thor_s_lane_is_known_by_its_second_name() -> None:
     assert nic_names.now_called("mgbe0_0", [{"name": "qsfp0", "altnames": ["mgbe0_0"], "pci": ""}]) == "qsfp0"
+
+
+def test_a_name_that_a_shell_would_run_is_quoted_in_the_fix() -> None:
+    _what, fix = nic_names.renamed("enp1s0f1np1", "eth7;reboot")
+    assert "ip link set 'eth7;reboot' down" in fix
+    assert "set eth7;reboot" not in fix
