@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import shlex
 import typing as t
 from collections.abc import Collection, Mapping
 
@@ -124,9 +125,9 @@ def _lost_wifi(host: str, wifi: Mapping[str, t.Any]) -> list[Finding]:
             "wifi",
             f"the controller comes in by Wi-Fi {wifi['netdev']}, whose connection {name} {' and '.join(causes)}: "
             "without a desktop it does not connect after a reboot",
-            f"give it to the system (sudo nmcli connection modify {name} connection.permissions '' "
-            "wifi-sec.psk-flags 0 wifi-sec.psk PASSWORD), use the wired port, set os_hardening_headless: false, or "
-            "list wifi in preflight_accept",
+            f"give it to the system (sudo nmcli connection modify {shlex.quote(wifi['name'])} "
+            "connection.permissions '' wifi-sec.psk-flags 0 wifi-sec.psk PASSWORD), use the wired port, set "
+            "os_hardening_headless: false, or list wifi in preflight_accept",
             host,
             "os_hardening_headless",
             True,

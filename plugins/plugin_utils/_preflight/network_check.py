@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import shlex
 import typing as t
 from collections.abc import Iterator, Mapping, Set
 
@@ -220,8 +221,9 @@ def same_subnet_problems(host: str, entry: t.Any, node: Node) -> list[Finding]:
                             "same_subnet",
                             f"NICs {other} ({address}) and {name} ({item['address']}) are in one subnet: routing "
                             "between them is ambiguous and NCCL hangs",
-                            f"remove the address of {name} (sudo ip address del {item['address']} dev {name}) and the "
-                            "file that sets it, or set roce_network_replace_foreign: true",
+                            f"remove the address of {name} (sudo ip address del {item['address']} dev "
+                            f"{shlex.quote(name)}) and the file that sets it, or set "
+                            "roce_network_replace_foreign: true",
                             host,
                             name,
                         )

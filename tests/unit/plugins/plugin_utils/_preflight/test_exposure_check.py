@@ -114,8 +114,10 @@ def test_wifi_of_a_desktop_session_is_refused_for_headless() -> None:
     assert str(found).startswith(
         "host spark-01: os_hardening_headless: True: the controller comes in by Wi-Fi wlP9s9, whose connection 'Home' "
         "belongs to the desktop session of nvidia and gets its password from a desktop session: without a desktop it "
-        "does not connect after a reboot; give it to the system (sudo nmcli connection modify 'Home' "
+        "does not connect after a reboot; give it to the system (sudo nmcli connection modify Home "
     )
+    (found,) = check({**exposure, "wifi": {**HOME, "name": "it's $(reboot)"}})
+    assert """modify 'it'"'"'s $(reboot)' connection""" in str(found)
     assert found.severity == "error"
     assert [item.severity for item in without_accepted([found], ["wifi"])] == ["warning"]
     assert check(exposure, os_hardening_headless=False) == []
