@@ -107,8 +107,9 @@ class FeedForward:
         self.step = step if isinstance(step, int) and not isinstance(step, bool) and step > 0 else 1
         self.mask = step if isinstance(step, (list, tuple)) else None
         self.dense_only = set(text.get("mlp_only_layers") or ())
-        kinds_of_mlp = text.get("mlp_layer_types") or ()
-        self.dense_only |= {index for index, word in enumerate(kinds_of_mlp) if word == "dense"}
+        words = text.get("mlp_layer_types")
+        if isinstance(words, (list, tuple)):
+            self.dense_only |= {index for index, word in enumerate(words) if word == "dense"}
         named = text.get("moe_layers_enum")  # Step: "3,4,5"
         if isinstance(named, str) and named:
             self.dense_only |= set(range(len(kinds))) - {int(number) for number in named.split(",")}
@@ -183,9 +184,10 @@ def layer_of(
         _add_streams(values, index, text, hidden)
     if str(text.get("model_type")).startswith("gemma3n"):
         # the layer's own embedding of each word, and what is whole on each rank: its gate, its way back, and LAuReL
-        own = required_int(text, ("hidden_size_per_layer_input",))
-        values["table_params"] = required_int(text, ("vocab_size_per_layer_input",)) * own
-        values["replicated_params"] = 2 * hidden * (own + optional_int(text, ("laurel_rank",), 0))
+        # (what config.json leaves out is as the class in Transformers has it)
+        own = optional_int(text, ("hidden_size_per_layer_input",), 256)
+        values["table_params"] = optional_int(text, ("vocab_size_per_layer_input",), 262144) * own
+        values["replicated_params"] = 2 * hidden * (own + optional_int(text, ("laurel_rank",), 64))
     if kind in ("moe", "mlp"):
         return Layer(cache=NONE, **values)
     if kind in ("linear", "mamba", "conv"):
@@ -324,7 +326,7 @@ def _latent_attention(index: int, text: Mapping[str, Any], hidden: int, heads: i
     index_heads = optional_int(text, ("index_n_heads",), 0)
     indexer = index_dim * (index_heads * query_rank + hidden) + index_heads * hidden if index_dim else 0
     # GLM 5.3: one entry stands for a few tokens, whose keys and scores (16 bits) wait until all are there
-    pooled = optional_int(text, ("index_kpool",), 1) if index_dim else 1
+    pooled = max(optional_int(text, ("index_kpool",), 1), 1) if index_dim else 1
     copies = 2 if text.get("model_type") == "longcat_flash" else 1  # two attention blocks in each layer
     return {
         "latent": True,

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import text_config
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.known import unknown_of
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.memory import plan
 
 from tests.unit.published_models import MODELS, NOT_KNOWN, model
 
@@ -29,3 +30,15 @@ def test_a_field_that_changes_the_cache_is_known_of_some_models_only() -> None:
 def test_another_model_type_is_named() -> None:
     assert "model_type 'glm9_next'" in unknown_of({"model_type": "glm9_next"})[0]
     assert unknown_of({}) == []
+
+
+@pytest.mark.parametrize("strange", [5, "dense", {}, None])
+def test_strange_words_for_dense_layers_and_fields_that_are_left_out_end_no_plan(strange: object) -> None:
+    laguna = {**model("transformers-laguna"), "mlp_layer_types": strange}
+    assert plan(laguna, max_model_len=4096, memory_bytes=1024 * 2**30)["ranks"]
+    short = {name: value for name, value in model("transformers-gemma3n_text").items() if "per_layer_input" not in name}
+    whole = model("transformers-gemma3n_text")
+    asked = {"max_model_len": 4096, "memory_bytes": 1024 * 2**30}
+    assert plan(short, **asked)["ranks"] == plan(whole, **asked)["ranks"]
+    glm = {**model("glm-5.3-flash-text"), "index_kpool": 0}
+    assert plan(glm, **asked)["ranks"]
