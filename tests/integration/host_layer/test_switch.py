@@ -111,7 +111,9 @@ def run(folder: Path, export: str, **given: Any) -> tuple[int, str]:
     """From the folder that the configuration was saved in."""
     playbook = TOP / "playbooks/switch.yml"
     command = ["ansible-playbook", playbook, "-e", f"switch_export={export}", "-e", json.dumps(given)]
-    environment = {**os.environ, "PWD": str(folder), "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+    # an owner's: molecule sets a dozen of its own, colours among them
+    own = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+    environment = {**own, "PWD": str(folder), "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
