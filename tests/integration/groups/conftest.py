@@ -22,6 +22,9 @@ from tools.playbooks import Outcome, run_playbook
 PAIR, SINGLE, EMBED = "tiny-pair", "tiny-single", "tiny-embed"
 #: head and model of each group, and the group's other host
 PAIR_HEAD, PAIR_WORKER, SINGLE_A, SINGLE_B = "spark-01", "spark-02", "spark-03", "spark-04"
+HEADS = (PAIR_HEAD, SINGLE_A, SINGLE_B)
+#: a key for the model of the replicas alone
+NARROW = "narrow-key-of-the-lab"
 
 
 @dataclass

@@ -17,10 +17,9 @@ import httpx
 import openai
 import pytest
 
-from tests.integration.groups.conftest import PAIR, PAIR_HEAD, PAIR_WORKER, SINGLE, SINGLE_A, SINGLE_B, Doors
+from tests.integration.groups.conftest import HEADS, PAIR, PAIR_HEAD, PAIR_WORKER, SINGLE, SINGLE_A, SINGLE_B, Doors
 from tests.integration.sites import within
 
-HEADS = (PAIR_HEAD, SINGLE_A, SINGLE_B)
 #: as a host of the cluster to those who ask
 SHARED = "shared"
 
