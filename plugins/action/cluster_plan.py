@@ -576,7 +576,7 @@ class ActionModule(ClusterAction):
         facts = {
             host: (self.vars["hostvars"][host].get("ansible_facts") or {}).get("sparkthor_engine") for host in hosts
         }
-        engines, shared = versions_across({host: engine for host, engine in facts.items() if engine})
+        engines, shared = versions_across(facts)
         if "image" in shared:
             raise AnsibleActionFail(
                 "engine_image: the hosts of one cluster need the same image, but they differ:\n"

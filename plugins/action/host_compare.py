@@ -16,11 +16,6 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import host_name, roles
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import asked, compare
 
-#: all that are compared, in the order in which site.yml runs them
-ORDER = (
-    *("os_hardening", "roce_network", "nccl_conf", "firewall", "engine", "model_store", "ray_node", "vllm_serve"),
-    *("monitoring", "console"),
-)
 ALL = "all"
 
 
@@ -31,8 +26,8 @@ class ActionModule(Action):
     }
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        in_play = play_roles.in_play(self.vars)
-        wanted = [role for role in ORDER if role in in_play] if arguments["roles"] == [ALL] else arguments["roles"]
+        everything = [role for role in play_roles.IMPORTS if role in play_roles.in_play(self.vars)]
+        wanted = everything if arguments["roles"] == [ALL] else arguments["roles"]
         compared = [role for role in wanted if play_roles.selected(role, self.vars)]
         self._refused: list[str] = []
         self._unknown = ""
@@ -63,7 +58,11 @@ class ActionModule(Action):
         variables = dict(self.vars)
         for role in compared:
             variables = role_variables(variables, role)
-            self._plan(role, variables)
+            if role in roles.ROLES:
+                # made once for everything that the comparison reads of it
+                plan, problems = roles.planned(role, Declared(Templated(variables, self._templar)))
+                self._refused += problems
+                variables |= {f"__{role}_plan": plan} if plan else {}
             if self._unknown:
                 continue
             try:
@@ -90,15 +89,3 @@ class ActionModule(Action):
         if role == "ray_node" and self.host == cluster.get("head") and cluster["executor"] == "ray":
             found.append(("ray_info", {}))
         return found
-
-    def _plan(self, role: str, variables: dict[str, Any]) -> None:
-        """The role's plan where it has one, made once for everything that the comparison reads of it."""
-        if role not in roles.ROLES:
-            return
-        try:
-            plan = roles.plan(role, Declared(Templated(variables, self._templar)))
-        except (ValueError, KeyError) as error:
-            self._refused.append(roles.explained(error))
-        else:
-            self._refused += plan.get("problems") or []
-            variables[f"__{role}_plan"] = plan

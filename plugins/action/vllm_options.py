@@ -29,11 +29,10 @@ OWN = ("engine", "arguments", "acknowledged", "environment", "needs")
 class ActionModule(Action):
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         args = arguments
-        kept = option_tables.kept(str(args.get("engine") or ""), self.vars.get("inventory_dir"), self.host)
-        table = option_tables.read(kept)
+        kept, table = option_tables.known(args, self.vars)
         result: dict[str, Any] = {"changed": False, "cached": table is not None, "path": kept}
         engine = registry.planned_engine(str(args.get("engine_name") or ""))
-        if table is None or engine.name not in table:
+        if table is None:
             asked = {key: value for key, value in args.items() if key not in OWN}
             outcome = self.execute("vllm_options", asked)
             version = str(args.get("version") or "")

@@ -394,10 +394,15 @@ def releases(versions: Mapping[str, str]) -> dict[str, str]:
     return {name: version.partition("+")[0] for name, version in versions.items()}
 
 
-def versions_across(facts: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, dict[str, str]], list[str]]:
-    """Versions by host from the facts ``sparkthor_engine``, and names among them that must agree and do not."""
+def versions_across(facts: Mapping[str, Mapping[str, Any] | None]) -> tuple[dict[str, dict[str, str]], list[str]]:
+    """Versions by host from the facts ``sparkthor_engine``, and names among them that must agree and do not.
+
+    A host without an engine has no say.
+    """
     engines: dict[str, dict[str, str]] = {}
     for host, engine in facts.items():
+        if not engine:
+            continue
         engines[host] = {"python": engine["python"], **releases(engine["versions"])}
         if engine.get("image_id"):
             engines[host]["image"] = engine["image_id"].removeprefix("sha256:")[:12]

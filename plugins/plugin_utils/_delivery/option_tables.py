@@ -39,6 +39,14 @@ def read(path: str) -> dict[str, Any] | None:
     return table if table["schema"] == option_table.SCHEMA else None  # so is one of another schema
 
 
+def known(args: Mapping[str, Any], variables: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:
+    """Where the table of this host's engine is kept, and the table; None where it has to be asked for."""
+    path = kept(str(args.get("engine") or ""), variables.get("inventory_dir"), str(variables["inventory_hostname"]))
+    table = read(path)
+    name = registry.planned_engine(str(args.get("engine_name") or "")).name
+    return path, table if table is not None and name in table else None
+
+
 def problems(args: Mapping[str, Any], table: Mapping[str, Any]) -> list[Finding]:
     """All that is to be said about the options ``arguments``, ``acknowledged``, ``environment`` and ``needs``."""
     return registry.planned_engine(str(args.get("engine_name") or "")).option_problems(args, table)

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-#: by role, the tags of each of its imports in the playbooks (tests compare them)
+#: by role that is compared, in the order in which site.yml runs them, the tags of each of its imports in the playbooks
+#: (tests compare both)
 IMPORTS: dict[str, tuple[frozenset[str], ...]] = {
     "os_hardening": (frozenset(("os_hardening",)),),
     "roce_network": (frozenset(("roce_network", "network")),),

@@ -51,6 +51,15 @@ def plan(role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
     return serving_values.host_plan(_serving(variables), _beside(variables))
 
 
+def planned(role: str, variables: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The plan, empty where there can be none, and what the role would refuse."""
+    try:
+        made = plan(role, variables)
+    except (ValueError, KeyError) as error:
+        return {}, [explained(error)]
+    return made, list(made.get("problems") or [])
+
+
 def explained(error: ValueError | KeyError) -> str:
     """A planner's message; where the plan lacks something, what to do about that."""
     if isinstance(error, KeyError):

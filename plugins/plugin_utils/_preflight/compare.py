@@ -17,7 +17,6 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.venv imp
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import models, option_tables
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import wheels as _wheels
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import Record
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry as engines
 
 Arguments = dict[str, Any]
 
@@ -64,10 +63,8 @@ def _model_copy(arguments: Arguments, variables: Mapping[str, Any]) -> Arguments
 
 
 def _engine_options(arguments: Arguments, variables: Mapping[str, Any]) -> None:
-    host = str(variables["inventory_hostname"])
-    kept = option_tables.kept(str(arguments.get("engine") or ""), variables.get("inventory_dir"), host)
-    table = option_tables.read(kept)
-    if table is None or engines.planned_engine(str(arguments.get("engine_name") or "")).name not in table:
+    _path, table = option_tables.known(arguments, variables)
+    if table is None:
         raise Unknown("the engine's options are not known on the controller")
     if option_tables.problems(arguments, table):
         raise Unknown("there is something to say about the engine's arguments")
@@ -106,13 +103,9 @@ def converged_everywhere(wanted: Sequence[str], results: Mapping[str, Mapping[st
     for role in wanted:
         if not results or not all(role in (result.get("converged") or ()) for result in results.values()):
             break
-        if role == "engine" and _engines_differ(results):
+        engines = {host: (found.get("ansible_facts") or {}).get("sparkthor_engine") for host, found in results.items()}
+        if role == "engine" and pins.versions_across(engines)[1]:
+            # each host has the one that is wanted there, and yet they do not fit together: the role says how
             break
         roles.append(role)
     return roles
-
-
-def _engines_differ(results: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Each host has the engine that is wanted there, and yet they do not fit together: the role says how."""
-    facts = {host: (result.get("ansible_facts") or {}).get("sparkthor_engine") for host, result in results.items()}
-    return bool(pins.versions_across({host: engine for host, engine in facts.items() if engine})[1])

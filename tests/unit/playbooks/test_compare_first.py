@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.sparkthor.cluster.plugins.action import host_compare
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import compared, role_tasks
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import play_roles
 
 from tests.unit.plays import plays
 
@@ -32,7 +32,7 @@ def test_roles_are_compared_in_the_order_in_which_they_run(playbook: str) -> Non
     roles = [task["ansible.builtin.import_role"]["name"].removeprefix(PREFIX) for task in others]
     # the last import of a role is the one that acts
     last = sorted(set(roles), key=lambda role: len(roles) - roles[::-1].index(role))
-    assert last == [role for role in host_compare.ORDER if role in roles]
+    assert last == [role for role in play_roles.IMPORTS if role in roles]
 
 
 def test_no_role_and_no_playbook_skips_what_is_converged() -> None:
@@ -42,7 +42,7 @@ def test_no_role_and_no_playbook_skips_what_is_converged() -> None:
         assert "preflight_found | default" not in text, path
 
 
-@pytest.mark.parametrize("role", host_compare.ORDER)
+@pytest.mark.parametrize("role", play_roles.IMPORTS)
 def test_what_a_comparison_reads_is_there(role: str) -> None:
     """A run imports these files, so a comparison that reads fewer would leave a task unasked."""
     entries = role_tasks.ENTRIES.get(role, ("main.yml",))

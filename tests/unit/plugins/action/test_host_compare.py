@@ -16,6 +16,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.sparkthor.cluster.plugins.action import host_compare
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import role_tasks, role_values
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import play_roles
 
 
 @pytest.fixture(autouse=True)
@@ -120,7 +121,7 @@ def test_nobody_is_asked_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_all_are_the_roles_of_the_play_in_the_order_of_site(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_compare, "ORDER", ("two", "three", "one"))
+    monkeypatch.setattr(play_roles, "IMPORTS", dict.fromkeys(("two", "three", "one"), (frozenset(("network",)),)))
     result, _calls = compare(monkeypatch, {"roles": ["all"]}, {})
     assert result["compared"] == ["two", "one"]
 
