@@ -187,12 +187,22 @@ def hand(run: Run) -> dict[str, Any]:
     return {"seconds": round(byhand.start(run.site), 1)}
 
 
+def boxed(run: Run) -> dict[str, Any]:
+    """A second vLLM by hand in the limits of our unit, until ``unhand``."""
+    byhand.start_boxed(run.site)
+    return {}
+
+
 def compare(run: Run) -> dict[str, Any]:
     """The whole of us, our engine alone, and vLLM that a person started with the same arguments on the same GPUs."""
     if "by hand" in run.options.ways and run.kept("hand") is None:
         byhand.start(run.site)
     found = in_turns(run, "byhand", run.options.ways)
-    return {**found, "summary": {way: price.summary(found["rows"], "ours", way) for way in ("by hand", "engine")}}
+    summary = {way: price.summary(found["rows"], "ours", way) for way in ("by hand", "engine", "boxed")}
+    # what goes on beside one and the same engine, and two engines by hand
+    summary["polled"] = price.summary(found["rows"], "polled", "ours")
+    summary["boxed by hand"] = price.summary(found["rows"], "boxed", "by hand")
+    return {**found, "summary": summary}
 
 
 def in_turns(run: Run, name: str, asked: Sequence[str], other: Site | None = None) -> dict[str, Any]:
@@ -348,6 +358,7 @@ STAGES: dict[str, Callable[[Run], dict[str, Any]]] = {
     "boot": boot,
     "boots": boots,
     "hand": hand,
+    "boxed": boxed,
     "byhand": compare,
     "chain": chain,
     "page": page,
@@ -360,7 +371,7 @@ STAGES: dict[str, Callable[[Run], dict[str, Any]]] = {
     "slow": slow,
 }
 #: need a cluster of their own, or are asked for by name
-ASKED = ("chain", "page", "cache", "against", "guessing", "burn")
+ASKED = ("boxed", "chain", "page", "cache", "against", "guessing", "burn")
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -6,7 +6,9 @@
 It runs beside ours: each has its own memory of the GPU, and only one is asked at a time. So a pair is measured within
 seconds, without a start in between. With executor ray it has a Ray of its own, started by ``ray start``. All are asked
 from inside the head, where no firewall stands between. Our engine is also asked past the front proxy: two engines that
-are started alike may differ, and what is lost on the way to one and the same engine is our chain's alone.
+are started alike may differ, and what is lost on the way to one and the same engine is our chain's alone. A second
+one by hand (``boxed``) has the limits of the served one's unit, and nothing else of ours: it shows what
+these cost, and how far two engines are apart that are started alike.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from tools.faults.site import FaultError, Site, wait
+from tools.faults.site import VLLM, FaultError, Site, wait
 from tools.gpu import pollers
 from tools.gpu.price import no_watchdog
 from tools.playbooks import TOP
@@ -40,11 +42,19 @@ AGAINST = ("ours", "other")
 #: with speculation, and without it
 GUESSING = ("ours", "by hand")
 #: engines of their own; all other ways lead to one engine
-APART = ("by hand", "other")
+APART = ("by hand", "boxed", "other")
 #: for all others the watchdog is stopped
 WATCHED = ("ours", "other", "polled", "same", *CHAIN)
 FOLDER = "/tmp/by-hand"
 CONFIG = "/etc/sparkthor/vllm.yaml"
+#: of the one by hand in the unit's limits
+BOXED_PORT, BOXED_FOLDER = 8101, "/tmp/by-hand-boxed"
+#: what a unit says of them, beside what it runs
+_LIMITS = re.compile(
+    r"^(?:CapabilityBoundingSet|InaccessiblePaths|Limit\w+|LockPersonality|NoNewPrivileges|OOMScoreAdjust|Protect\w+"
+    r"|Restrict(?:AddressFamilies|Namespaces|Realtime|SUIDSGID)|SystemCall\w+|TasksMax|UMask)=.*$",
+    re.MULTILINE,
+)
 #: SGLang's, and where the container of the one by hand finds its own
 SGLANG, MOVED = "/etc/sparkthor/sglang.yaml", "/var/lib/sparkthor/cache/by-hand.yaml"
 #: where the unit makes vLLM listen
@@ -89,7 +99,7 @@ if command -v docker >/dev/null; then
     *) echo "$said" >&2; failed=1 ;;
   esac
 fi
-for unit in by-hand-vllm by-hand-ray; do
+for unit in by-hand-vllm by-hand-boxed by-hand-ray; do
   # 5: it is not loaded
   systemctl stop $unit || [ $? -eq 5 ] || failed=1
 done
@@ -98,27 +108,31 @@ exit $failed
 _VLLM = _ENVIRONMENT + '[ -z "${1:-}" ] || export RAY_ADDRESS=$1\nexec vllm serve --config $PWD/vllm.yaml\n'
 
 
-def config(served: dict[str, Any], head: bool) -> dict[str, Any]:
+def config(served: dict[str, Any], head: bool, port: int = PORT) -> dict[str, Any]:
     """The served configuration, listening on a port of its own."""
     found = {key: value for key, value in served.items() if key != "uds"}
     if head:
-        found.update(host="127.0.0.1", port=PORT)
+        found.update(host="127.0.0.1", port=port)
     if "master-port" in found:
         found["master-port"] = MASTER_PORT
     return found
 
 
-def _run(site: Site, host: str, name: str, script: str, *words: str) -> None:
+#: what a person's shell would have
+_PLAIN = ("LimitNOFILE=65536", "LimitMEMLOCK=infinity")
+
+
+def _run(
+    site: Site, host: str, name: str, script: str, *words: str, folder: str = FOLDER, limits: Sequence[str] = _PLAIN
+) -> None:
     """In a control group of its own, which ends as a whole."""
     unit = ["systemd-run", "--quiet", "--collect", f"--unit=by-hand-{name}", "--uid=sparkthor"]
     # Ray's own way to end takes longer than a minute
-    settings = ("LimitNOFILE=65536", "LimitMEMLOCK=infinity", "TimeoutStopSec=10", f"WorkingDirectory={FOLDER}")
-    for setting in settings:
-        unit.append(f"--property={setting}")
-    unit += [f"--property={stream}=append:{FOLDER}/{name}.log" for stream in ("StandardOutput", "StandardError")]
+    unit += [f"--property={one}" for one in (*limits, "TimeoutStopSec=10", f"WorkingDirectory={folder}")]
+    unit += [f"--property={stream}=append:{folder}/{name}.log" for stream in ("StandardOutput", "StandardError")]
     # a file, because systemd would take the script's variables for its own
-    site.on(host, f"printf %s {shlex.quote(script)} >{FOLDER}/{name}.sh")
-    site.lab.exec(host, [*unit, "bash", "-eu", f"{FOLDER}/{name}.sh", *words])
+    site.on(host, f"printf %s {shlex.quote(script)} >{folder}/{name}.sh")
+    site.lab.exec(host, [*unit, "bash", "-eu", f"{folder}/{name}.sh", *words])
 
 
 def is_sglang(site: Site) -> bool:
@@ -172,6 +186,18 @@ def start(site: Site, without: Sequence[str] = ()) -> float:
     return time.monotonic() - begun
 
 
+def start_boxed(site: Site) -> None:
+    """A second one, in the limits of the served one's unit. One host, without Ray."""
+    limits = _LIMITS.findall(site.on(site.head, f"systemctl cat {VLLM}"))
+    served = config(json.loads(site.on(site.head, _READ)), True, BOXED_PORT)
+    site.on(site.head, _FOLDER.replace(FOLDER, BOXED_FOLDER))
+    text = shlex.quote(json.dumps(served))
+    site.on(site.head, f"echo {text} >{BOXED_FOLDER}/vllm.yaml; chmod 644 {BOXED_FOLDER}/vllm.yaml")
+    _run(site, site.head, "boxed", _VLLM, folder=BOXED_FOLDER, limits=limits)
+    probe = ["curl", "-sf", "-m", "2", f"http://127.0.0.1:{BOXED_PORT}/health"]
+    _until(site, probe, 400, "vLLM by hand in the unit's limits", BOXED_FOLDER)
+
+
 def _start_ray(site: Site) -> str:
     ray = site.on(site.head, ". /etc/sparkthor/fabric.env; echo $VLLM_HOST_IP").strip()
     head = ("--head", f"--port={RAY_PORT}", f"--temp-dir={FOLDER}/ray", "--include-dashboard=false")
@@ -182,11 +208,11 @@ def _start_ray(site: Site) -> str:
     return f"{ray}:{RAY_PORT}"
 
 
-def _until(site: Site, probe: list[str], seconds: float, what: str) -> None:
+def _until(site: Site, probe: list[str], seconds: float, what: str, folder: str = FOLDER) -> None:
     try:
         wait(lambda: site.lab.exec(site.head, probe, check=False).returncode == 0, seconds, what, 1.0)
     except FaultError as error:
-        tail = site.on(site.head, f"tail -n 12 {FOLDER}/*.log", check=False)
+        tail = site.on(site.head, f"tail -n 12 {folder}/*.log", check=False)
         raise FaultError(f"{error}: {tail}") from error
 
 
@@ -216,6 +242,7 @@ def ways(site: Site) -> dict[str, list[str]]:
         "same": [*front, "--same"],
         "engine": engine(site.head),
         "by hand": ["--url", f"http://127.0.0.1:{PORT}"],
+        "boxed": ["--url", f"http://127.0.0.1:{BOXED_PORT}"],
         "chain": front,
         "socket": engine(site.worker),
     }
@@ -239,7 +266,8 @@ def ask(
 
 def given(site: Site, way: str) -> tuple[float, float]:
     """Tokens that this way's engine has answered with, and those of them that its drafter had guessed."""
-    where = f"http://127.0.0.1:{PORT}" if way == "by hand" else f"--unix-socket {SOCKET} http://localhost"
+    port = {"by hand": PORT, "boxed": BOXED_PORT}.get(way)
+    where = f"http://127.0.0.1:{port}" if port else f"--unix-socket {SOCKET} http://localhost"
     sums = dict.fromkeys(_GIVEN, 0.0)
     host = site.worker if way in CHAIN else site.head
     for line in site.on(host, f"curl -sf -m 5 {where}/metrics", check=False).splitlines():

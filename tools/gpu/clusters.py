@@ -178,6 +178,15 @@ SHARED: Mapping[str, Cluster] = {
         args={**_layers(16), "speculative-config": _GUESSED},
         more=_SURE,
     ),
+    # three engines fit: ours, one by hand, and one by hand in the unit's limits
+    "plain": Cluster(
+        (0,),
+        "`mp`, one host, 9.1B",
+        pipeline=1,
+        executor="mp",
+        args={**_layers(10), "kv-cache-memory-bytes": 3 << 30},
+        more=_SURE,
+    ),
     "wray2": Cluster((0, 1), "`ray`, PP=2, 10.8B", args=_layers(12)),
     "wmp2": Cluster((0, 1), "`mp`, PP=2, 10.8B", executor="mp", args=_layers(12)),
 }

@@ -99,16 +99,21 @@ def large_again(cluster: str) -> tuple[Wave, ...]:
 
 
 def shared() -> tuple[Wave, ...]:
-    """One GPU holds page (what it costs, prefix cache) or guess (speculation, burn); two: executor mp against Ray."""
+    """One GPU holds page (what it costs, prefix cache), guess (speculation, burn) or plain (what page, front proxy and
+    the unit's limits cost); two: executor mp against Ray."""
     own = "--tokens 128 --cores 10"
     # two clusters that are compared have all cores, and each the same
     fair = "--tokens 128 --cores 0"
     guessed = f"--ways ours,by-hand --streams 1,8 --seconds 5 {own}"
+    own_cores = "--cores 10"
+    every = "by-hand,ours,polled,engine,boxed"
     steps = (
         Step("guess", "hand", "--cores 10", 150),
         Step("guess", "byhand", f"--pairs 27 {guessed}", 900),
         Step("guess", "guessing", f"--pairs 8 {guessed}", 400),
         Step("guess", "unhand burn boot", "--again", 350),
+        Step("plain", "hand boxed", own_cores, 300),
+        Step("plain", "byhand", f"--pairs 14 --streams 8,64,1 --seconds 5 --ways {every} {own}", 1200),
         Step("wmp2", "against", f"--other wray2 --pairs 6 --streams 1,8,64 --seconds 4 {fair}", 300),
         Step("wray2", "boot", "", 200),
         Step("wmp2", "boot", "", 200),

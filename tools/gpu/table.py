@@ -125,9 +125,10 @@ def paged(folder: Path, names: Sequence[tuple[str, str]]) -> list[str]:
     """The cluster while browsers keep its page open, beside the same cluster without them."""
     rows = []
     for name, title in names:
-        path = folder / name / "page-rows.json"
-        kept = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
-        rows += [(title, *_priced(row)) for row in price.summary(kept, "polled", "ours")]
+        # browsers may also be one of the ways that are compared in turns
+        for path in (folder / name / f"{kind}-rows.json" for kind in ("page", "byhand")):
+            kept = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+            rows += [(title, *_priced(row)) for row in price.summary(kept, "polled", "ours")]
     head = [cell.replace("ours", "ten look").replace("without us", "nobody looks") for cell in _PRICED]
     return _rows(("executor, split", *head), rows) if rows else ["Not measured yet."]
 

@@ -28,6 +28,7 @@ import yaml
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks import CHECKS
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Log, diagnose
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.logs import load_rules
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sandbox import sandbox
 from sparklab import LabError, gpu, inventory
 
 from tools import marked
@@ -604,6 +605,18 @@ def test_tables_of_results(tmp_path: Path) -> None:
     )
 
 
+def test_browsers_that_are_one_of_several_ways_stand_in_the_table_of_the_page(tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    rows = [
+        {"streams": 8, "round": 0, "way": way, "tokens_per_second": speed, "ttft_p50_ms": 20.0, "ttft_p99_ms": 20.0,
+         "failed": 0} for way, speed in (("by hand", 50.0), ("ours", 100.0), ("polled", 99.0))
+    ]  # fmt: skip
+    (tmp_path / "plain" / "byhand-rows.json").write_text(json.dumps({"rows": rows}))
+    assert table.paged(tmp_path, [("plain", "one host")])[2:] == [
+        "| one host | 8 | 1 | 99 | 100 | **0.990** (0.990, 0.990) | +0.0 (+0.0, +0.0; 20.0 and 20.0) | 0 |",
+    ]
+
+
 JOURNAL = """\
 Nov 22 06:43:39.000000 gpu-01 systemd[1]: Started something else.
 Nov 22 06:43:40.441990 gpu-01 systemd[1]: Starting sparkthor-vllm.service - vLLM (serving)...
@@ -864,7 +877,7 @@ def test_what_cannot_be_stopped_by_hand_is_said(tmp_path: Path, docker: int, sai
     assert bool(found[0].returncode) == bool(fails), found[0].stderr
     assert fails in found[0].stderr
     # whatever became of the container, the units are stopped
-    for name in ("by-hand-vllm", "by-hand-ray"):
+    for name in ("by-hand-vllm", "by-hand-boxed", "by-hand-ray"):
         assert name in (tmp_path / "asked").read_text()
 
 
@@ -965,6 +978,8 @@ def test_what_an_engine_guessed_is_read_where_it_listens() -> None:
     assert byhand.given(site, "by hand") == byhand.given(site, "ours") == byhand.given(site, "chain") == (1500.0, 900.0)
     assert [host for host, _command in site.asked] == ["first", "first", "last"]
     assert f":{byhand.PORT}/metrics" in site.asked[0][1]
+    byhand.given(site, "boxed")
+    assert f":{byhand.BOXED_PORT}/metrics" in site.asked.pop()[1]
     assert byhand.SOCKET in site.asked[1][1]
     # an engine that does not answer has no figure, and does not end the pairs
     assert byhand.given(_Answering(""), "ours") == (0.0, 0.0)  # type: ignore[arg-type]  # a stand-in for the lab
@@ -989,10 +1004,36 @@ def test_vllm_by_hand_starts_without_what_it_is_compared_by(monkeypatch: pytest.
     assert any("ngram" in command for _host, command in site.asked)
 
 
+def test_a_second_one_by_hand_has_the_limits_of_the_unit_and_nothing_else_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits = sandbox(engine=True).splitlines()
+    unit = "[Service]\nType=notify\nExecStart=/usr/bin/true\nLimitNOFILE=1048576\nRuntimeDirectory=x\n"
+    told: list[list[str]] = []
+
+    def on(_host: str, command: str) -> str:
+        laid.append(command)
+        return unit + "\n".join(limits) if "systemctl cat" in command else json.dumps({"model": "/m", "uds": "/run/s"})
+
+    laid: list[str] = []
+    lab = SimpleNamespace(exec=lambda _host, words: told.append(words))
+    monkeypatch.setattr(byhand, "_until", lambda *_words, **_more: None)
+    byhand.start_boxed(SimpleNamespace(head="one", on=on, lab=lab))  # type: ignore[arg-type]  # a stand-in for the lab
+    given = {word.removeprefix("--property=") for word in told[0] if word.startswith("--property=")}
+    assert {"LimitNOFILE=1048576", *limits} <= given
+    assert not [one for one in given if one.startswith(("Type=", "ExecStart=", "RuntimeDirectory="))]
+    assert [command for command in laid if f'"port": {byhand.BOXED_PORT}' in command]
+    # it disturbs neither the files nor the control group of the other one
+    assert "--unit=by-hand-boxed" in told[0]
+    assert not [command for command in laid if f"{byhand.FOLDER}/" in command]
+
+
 def test_ways_to_one_engine_never_ask_it_the_same_and_another_engine_is_asked_as_ours_is() -> None:
     assert byhand.seeds(byhand.WAYS) == {"ours": 0, "engine": 1, "by hand": 0}
     assert byhand.seeds(byhand.CHAIN) == {"chain": 0, "socket": 1}
     assert byhand.seeds(byhand.AGAINST) == {"ours": 0, "other": 0}
+    every = byhand.seeds(["by hand", "ours", "polled", "engine", "boxed"])
+    assert every == {"by hand": 0, "ours": 0, "polled": 1, "engine": 2, "boxed": 0}
 
 
 def test_wheels_that_are_there_are_not_looked_up_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
