@@ -46,6 +46,7 @@ class Start:
     measured: float | None
     concurrency: float | None  # given the bytes that were measured
     verdict: str
+    tokens: int | None = None  # as the release prints them, where whole blocks are all that is known
 
     @property
     def error(self) -> float | None:
@@ -78,16 +79,17 @@ def compare(row: dict[str, Any]) -> Start:
     measured = _least(row.get("available_kv_gib"))
     pinned = row.get("kv_cache_memory_bytes")
     if given.get("blocks"):
-        # only tokens were reported: whole blocks, of which about so many were there
+        # only tokens and concurrency were reported: the one number of whole blocks that gives both
         sizes = plan(config, **options, kv_cache_memory_bytes="1G", weights_bytes=GIB, overhead_bytes=0)
         pinned = given["blocks"] * sizes["block_bytes_per_rank"]
     exact = pinned or (None if measured is None else int(measured * GIB))
-    concurrency = None
+    concurrency = tokens = None
     if exact:
         held = plan(config, **options, kv_cache_memory_bytes=exact, weights_bytes=GIB, overhead_bytes=0)
         concurrency = held["max_concurrent_sequences"]
+        tokens = held["kv_cache_tokens"] if given.get("blocks") else None
     if given.get("weights") is None:
-        return Start(row, None, None, measured, concurrency, "")
+        return Start(row, None, None, measured, concurrency, "", tokens)
     weights = given["weights"] * GIB
     options["gpu_memory_utilization"] = row["util"]
     # what a rank holds was measured, drafter included: scale the checkpoint so that the rank holds that
