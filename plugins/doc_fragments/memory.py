@@ -113,6 +113,12 @@ options:
       - Each rank is then counted with the heads of the fullest one.
     type: bool
     default: false
+  image_of_others:
+    description:
+      - The engine's image is neither its project's nor NVIDIA's, and may store a cache in ways of its own.
+      - A O(kv_cache_dtype) of no known size then leaves the verdict V(unknown), instead of an error.
+    type: bool
+    default: false
   beside:
     description:
       - Arguments of the engine, by their names, that take memory beside weights and cache.

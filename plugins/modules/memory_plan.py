@@ -141,6 +141,7 @@ def main() -> None:
             "enable_prefix_caching": {"type": "bool", "default": True},
             "load_format": {"type": "str", "default": "auto"},
             "padded_heads": {"type": "bool", "default": False},
+            "image_of_others": {"type": "bool", "default": False},
             "beside": {"type": "dict"},
             "vllm_version": {"type": "str"},
             "hosts": {"type": "list", "elements": "str"},

@@ -10,7 +10,7 @@ another one that is planned by them (SGLang) is pinned to what they give.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -69,6 +69,12 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.weights i
     reads,
     weights_from_tensors,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.withheld import (
+    OF_CACHE,
+    OF_DRAFTER,
+    OF_WEIGHTS,
+    withheld,
+)
 
 #: Memory bandwidth of a GB10; the bound on decode speed is this divided by what each token has to read.
 SPARK_BANDWIDTH = 273e9
@@ -110,6 +116,7 @@ class Options:
     enable_prefix_caching: bool = True
     load_format: str = "auto"
     padded_heads: bool = False
+    image_of_others: bool = False
     beside: Mapping[str, Any] | None = None
     vllm_version: str | None = None
 
@@ -150,14 +157,15 @@ def _planned(config: Mapping[str, Any], asked: Options) -> dict[str, Any]:
     stages = stages_of(shape, pipeline, asked.layer_partition)
     step = _step(asked, shape, drafter)
     in_flight = step.batched * _batches(pipeline, version)
-    cache = _cache(asked, shape, drafter, in_flight, tensor, stages)
+    cache, unsized = _cache_of_known_size(asked, shape, drafter, in_flight, tensor, stages)
     weights = _weights(asked, shape, stages, tensor, drafter)
+    weighed = not strange or weights.measured
+    strange = [*strange, *unsized]
     parts = _overhead(asked, shape, stages, tensor, step)
     made = cache.pool()
     ranks = _plan_ranks(asked, cache, made, weights, sum(parts.values()))
     cache, ranks = _fitted(asked, cache, ranks)
     names = rank_names(asked.hosts, tensor * pipeline)
-    weighed = not strange or weights.measured
     verdict, reasons, suggestions = judge(
         shape,
         ranks,
@@ -186,6 +194,7 @@ def _planned(config: Mapping[str, Any], asked: Options) -> dict[str, Any]:
         "unknown": [*strange, *filter(None, [drafter.unknown])],
         **_model_sizes(shape, weights, ranks),
         **_cache_sizes(cache, made, ranks, version),
+        **({"kv_cache_dtype": str(asked.kv_cache_dtype)} if unsized else {}),
         **_speed(asked, shape, weights, step, (cache.length, selected)),
         "overhead_bytes_per_rank": sum(parts.values()),
         "overhead_parts": parts,
@@ -196,31 +205,8 @@ def _planned(config: Mapping[str, Any], asked: Options) -> dict[str, Any]:
         "ranks": _rank_table(names, ranks, cache.length),
     }
     if strange:
-        return _withheld(result, {*_OF_CACHE, *(() if weighed else _OF_WEIGHTS), "prefill_flops_per_token"})
-    return _withheld(result, _OF_DRAFTER) if drafter.unknown else result
-
-
-#: numbers of the plan, and lists of its ranks, that are of the cache, of the weights, and of the computation
-_OF_CACHE = (
-    *("kv_bytes_per_token", "kv_bytes_per_token_within_window", "kv_bytes_per_token_per_rank", "kv_bytes_of_token"),
-    *("window_bytes_of_token", "window_bytes_per_sequence_per_rank", "state_bytes_per_sequence"),
-    *("state_bytes_per_sequence_per_rank", "block_bytes_per_rank", "request_bytes_per_rank", "request_bytes"),
-    *("max_tokens", "max_concurrent_sequences", "kv_cache_tokens", "kv_cache_bytes", "kv_cache_bytes_at_least"),
-)
-_OF_WEIGHTS = (
-    *("weights_bytes", "weights_bytes_per_rank", "active_bytes", "decode_tokens_per_second_bound"),
-    *("tokens_per_second", "tokens_per_second_of_streams", "prompts"),
-)
-
-
-#: what nobody can say without the drafter's own cache, which shares the blocks of the model's
-_OF_DRAFTER = ("max_tokens", "max_concurrent_sequences", "kv_cache_tokens")
-
-
-def _withheld(result: Mapping[str, Any], gone: Collection[str]) -> dict[str, Any]:
-    """A plan of what is not known gives no number that rests on a guess."""
-    ranks = {name: [None] * len(row) if name in gone else row for name, row in result["ranks"].items()}
-    return {**{name: None if name in gone else value for name, value in result.items()}, "ranks": ranks}
+        return withheld(result, {*OF_CACHE, *(() if weighed else OF_WEIGHTS), "prefill_flops_per_token"})
+    return withheld(result, OF_DRAFTER) if drafter.unknown else result
 
 
 def _split(asked: Options) -> tuple[int, int]:
@@ -387,6 +373,19 @@ def _cache(
         tensor,
         tuple(stages),
     )
+
+
+def _cache_of_known_size(asked: Options, *how: Any) -> tuple[_Cache, list[str]]:
+    """The cache, and what of its type is not known: an image of others may store one in ways of its own."""
+    try:
+        cache = _cache(asked, *how)
+        cache.caches()
+    except SizingError as error:
+        if not asked.image_of_others or error.variable != "kv_cache_dtype":
+            raise
+        said = f"kv_cache_dtype {str(asked.kv_cache_dtype)!r} of an image of others, which {error.problem}"
+        return _cache(replace(asked, kv_cache_dtype="auto"), *how), [said]
+    return cache, []
 
 
 def _weights(asked: Options, shape: Shape, stages: Sequence[int], tensor: int, drafter: Drafter) -> Weights:

@@ -22,7 +22,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fie
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serve_command import SHELL_VARIABLE
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_args import check_environment
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import OWNED
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_parsers import idle_parsers
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_parsers import idle_packing, idle_parsers
 
 #: What the roles decide; a translated recipe must not bring it.
 _DECIDED = (frozenset(OWNED) - frozenset(SERVE_FIELDS)) | {
@@ -76,7 +76,7 @@ def finished(foreign: Foreign, called: str, *, hosts: Any, splits: Mapping[int, 
     files = dict(flags)
     notes = [*foreign.notes, *_taken_out(flags, called, foreign.decided)]
     if foreign.engine == registry.DEFAULT.name:
-        notes += idle_parsers(flags, files, foreign.plain_image)
+        notes += [*idle_parsers(flags, files, foreign.plain_image), *idle_packing(flags)]
     carried = _environment(foreign.environment, notes)
     return validated(
         {

@@ -32,6 +32,7 @@ REASONS = {
     "split": "cannot be divided so",
     "arguments": "the engine would refuse an argument",
     "shape": "not planned: its config.json is not understood",
+    "media": "takes media, which this engine would read from anywhere",
     "file": "cannot be read",
 }
 

@@ -82,7 +82,7 @@ class RecipeError(ValueError):
     def __init__(self, message: str, kind: str = "file") -> None:
         # it may name what somebody else wrote
         super().__init__(printable(message, lines=True))
-        #: why it is refused, in short: engine, hardware, replicas, arguments, memory, hosts, split, shape or file
+        #: why it is refused, in short: a key of recipe_catalogue.REASONS
         self.kind = kind
 
 

@@ -183,7 +183,8 @@ def filled(command: str, values: Mapping[str, Any], version: str, called: str) -
     """The command with its placeholders replaced.
 
     Version 1 is a template of Python's format(), in which doubled braces stand for single ones; later versions
-    replace names they know, again and again, and leave everything else as it is. Shell variables are no placeholders.
+    replace names they know, again and again, and leave everything else as it is. So does sparkrun with a command of
+    version 1 whose braces are single, of which format() would make nothing. Shell variables are no placeholders.
     """
     left = MOST_COMMAND
 
@@ -197,7 +198,7 @@ def filled(command: str, values: Mapping[str, Any], version: str, called: str) -
             )
         return text
 
-    if version == "1" or "{{" in command:
+    if "{{" in command or (version == "1" and "{" not in _DOUBLED.sub("", command)):
         return _DOUBLED.sub(lambda match: part(_part(match, values, called)), command)
     for _round in range(10):
         before = command

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Parsers of a recipe that vLLM would start with and never use, or would not find."""
+"""Arguments of a recipe that vLLM would start with and never use, or would not find: parsers, names of a packing."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vll
 #: the parser that a plugin's file brings
 _OF_PLUGINS = {"reasoning-parser-plugin": "reasoning-parser", "tool-parser-plugin": "tool-call-parser"}
 _TOOLS, _SWITCH = "tool-call-parser", "enable-auto-tool-choice"
+#: words for how a checkpoint is packed, which are none of vLLM's methods
+_PACKINGS = ("nvfp4", "fp4")
 
 
 def idle_parsers(flags: dict[str, Any], given: Mapping[str, Any], plain_image: bool) -> list[str]:
@@ -34,3 +36,14 @@ def idle_parsers(flags: dict[str, Any], given: Mapping[str, Any], plain_image: b
     if _TOOLS in flags and not flags.get(_SWITCH):
         notes.append(f"--{_TOOLS} {flags.pop(_TOOLS)} (has no effect without --{_SWITCH}, which the recipe lacks)")
     return notes
+
+
+def idle_packing(flags: dict[str, Any]) -> list[str]:
+    """Takes out a quantization that names a packing, and says so.
+
+    vLLM puts the method that a ModelOpt checkpoint names in the place of any word (ModelConfig._verify_quantization),
+    and starts with no other checkpoint so; without the argument it asks the checkpoint as well.
+    """
+    if str(flags.get("quantization")).lower() not in _PACKINGS:
+        return []
+    return [f"--quantization {flags.pop('quantization')} (no method of vLLM, which takes the checkpoint's own)"]

@@ -83,6 +83,7 @@ def resolve(
     args, alone = _overrides.without_drafter(args, given, data, parallel["pipeline_parallel"])
     release = {"vllm_version": most} if (most := wanted or known.most) else {}
     serves = {"kind": (kinds or {}).get(hosts[0], SPARK), **release}
+    serves |= {"image_of_others": True} if theirs and "kv-cache-dtype" in args else {}
     environment, sizing, left_out = _sizing(data, given, args, parallel, shape, serves)
     sizes = memory_of(data, shape, parallel, sizing, length, hosts, (memory_bytes, memory_available_bytes), require_fit)
     checked, warnings, checked_by = _check_arguments(data, args, environment, acknowledged, wanted, table, theirs)
@@ -156,7 +157,7 @@ def _sizing(
     args: Mapping[str, Any],
     parallel: Mapping[str, Any],
     shape: Mapping[str, Any] | None,
-    serves: Mapping[str, str],
+    serves: Mapping[str, Any],
 ) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     """(environment as it is served, what of it and of the arguments decides sizes, what was left out)"""
     environment = merged(data["environment"], given.get("environment", {}))

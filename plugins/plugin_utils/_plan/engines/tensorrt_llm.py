@@ -172,7 +172,7 @@ def _text_alone(data: Mapping[str, Any], shape: Mapping[str, Any] | None) -> Non
         raise RecipeError(
             f"recipe {data['name']}: the model takes media ({', '.join(media)} in its config.json), of which "
             f"{TENSORRT_LLM.title} reads whatever file or URL a request names; serve it with another engine",
-            "shape",
+            "media",
         )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import ERROR, Finding
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.vllm import VLLM
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     engine_version,
@@ -53,9 +54,16 @@ class PlannedVllm(PlannedEngine):
         return [one.where for one in found if not (strange and vllm_args.unknown_here(one))]
 
     def version_to_check_by(self, recipe: Mapping[str, Any], version: str) -> str:
-        """A recipe for a later one is checked by that."""
-        asked = version or vllm_args.shipped_versions()[-1]
+        """What is asked for, else what the image's tag says, else the newest; a recipe for a later one by that."""
+        asked = version or self._of_tag(str(recipe["image"])) or vllm_args.shipped_versions()[-1]
         return max(asked, str(recipe["vllm"].get("minimum") or asked), key=vllm_args.vllm_release)
+
+    @staticmethod
+    def _of_tag(image: str) -> str:
+        """The version that an image's name tells, where its options are known here."""
+        named = engine_version.of_image(image).exact
+        same = [known for known in vllm_args.shipped_versions() if release(known)[:2] == release(named)[:2]]
+        return named if named and same else ""
 
     def option_problems(self, asked: Mapping[str, Any], table: Mapping[str, Any]) -> list[Finding]:
         found = [*engine_version.problems(asked.get("needs") or {}, str(table[self.name]), asked["arguments"])]

@@ -195,6 +195,25 @@ def test_weights_alone_refuse_what_is_not_known() -> None:
     assert plan({**config, "num_hidden_layers": 2000}, memory_bytes=SPARK)["verdict"] == "unknown"
 
 
+def test_a_cache_of_an_image_of_others_costs_the_numbers_of_the_cache_alone() -> None:
+    given = {"memory_bytes": SPARK, "tensor_parallel": 2, "kv_cache_dtype": "nvfp4_ds_mla", "max_model_len": 65536}
+    with pytest.raises(SizingError, match="has no known size for compressed attention"):
+        plan(model("deepseek-v4-flash"), **given)
+    result = plan(model("deepseek-v4-flash"), **given, image_of_others=True)
+    plain = plan(model("deepseek-v4-flash"), **{**given, "kv_cache_dtype": "auto"})
+    assert (result["verdict"], plain["verdict"]) == ("unknown", "fits")
+    assert (result["kv_cache_dtype"], result["max_concurrent_sequences"]) == ("nvfp4_ds_mla", None)
+    assert result["weights_bytes_per_rank"] == plain["weights_bytes_per_rank"]
+    assert result["tokens_per_second"] == plain["tokens_per_second"]
+    assert "kv_cache_dtype 'nvfp4_ds_mla' of an image of others" in result["unknown"][0]
+    # what is wrong besides is still an error, and weights that are too large still refuse
+    with pytest.raises(SizingError, match="tensor_parallel"):
+        plan(model("deepseek-v4-flash"), **{**given, "tensor_parallel": 3}, image_of_others=True)
+    assert plan(model("deepseek-v4-flash"), **{**given, "tensor_parallel": 1}, image_of_others=True)["verdict"] == (
+        "does_not_fit"
+    )
+
+
 def test_a_drafter_that_is_not_known_leaves_the_models_own_weights() -> None:
     drafting = {"method": "eagle3", "model": "some/drafter", "num_speculative_tokens": 3}
     found = plan(model("llama-3.1-8b"), memory_bytes=SPARK, max_model_len=8192, speculative_config=drafting)

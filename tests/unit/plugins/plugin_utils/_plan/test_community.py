@@ -135,6 +135,8 @@ def same(recipe: dict[str, Any], command: str, hosts: int) -> None:
         if name not in ("nnodes", "node-rank", "master-addr"):  # the builder's, not the recipe's
             assert f"--{name} " in notes
         del want[name]
+    if f"--quantization {want.get('quantization')} (no method of vLLM" in notes:
+        del want["quantization"]  # the name of a packing, in whose place vLLM puts the checkpoint's own method
     have = carried(recipe, hosts)
     names = want.get("served-model-name")
     if isinstance(names, list) and len(names) == 1:

@@ -110,6 +110,38 @@ def test_a_recipe_for_an_image_of_its_own_is_not_refused_for_its_options(tmp_pat
     assert (row["verdict"], row["kind"]) == ("refused", "arguments")
 
 
+def test_the_tag_of_an_image_says_by_which_options_it_is_checked(tmp_path: Path) -> None:
+    def verdict(image: str, version: str | None = None) -> tuple[str, str]:
+        # 0.20 has it, 0.33 has not
+        recipe = {**GOOD, "container": image, "command": GOOD["command"] + " --calculate-kv-scales"}
+        (tmp_path / "tagged.yaml").write_text(yaml.safe_dump(recipe))
+        (row,) = catalogue.check(str(tmp_path / "tagged.yaml"), version=version)
+        return row["verdict"], row.get("kind", "")
+
+    assert verdict("vllm/vllm-openai:v0.20.0-aarch64-cu130-ubuntu2404") == ("planned", "")
+    assert verdict("vllm/vllm-openai:v0.33.0") == ("refused", "arguments")
+    # what is asked for wins; of a version that nobody knows here the newest table speaks
+    assert verdict("vllm/vllm-openai:v0.20.0", "0.33.0") == ("refused", "arguments")
+    assert verdict("vllm/vllm-openai:v0.24.0") == ("refused", "arguments")
+
+
+def test_a_cache_that_an_image_of_others_stores_in_its_own_way_is_unknown(tmp_path: Path) -> None:
+    model = "deepseek-ai/DeepSeek-V4-Flash"
+    recipe = {
+        **{"recipe_version": "2", "model": model, "container": "ghcr.io/someone/vllm:1", "cluster_only": True},
+        "command": f"vllm serve {model} -tp 2 --kv-cache-dtype nvfp4_ds_mla",
+    }
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump(recipe))
+    (row,) = catalogue.check(str(tmp_path / "own.yaml"), hosts=["a", "b"], topology="direct")
+    assert (row["verdict"], row["memory"], row["requests"]) == ("planned", "unknown", None)
+    assert row["bytes"] > 140e9
+    # vLLM itself has no such cache for this model
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump({**recipe, "container": "vllm/vllm-openai:v0.33.0"}))
+    (row,) = catalogue.check(str(tmp_path / "own.yaml"), hosts=["a", "b"], topology="direct")
+    assert (row["verdict"], row["kind"]) == ("refused", "arguments")
+    assert "has no known size for compressed attention" in row["reason"]
+
+
 def test_padded_heads_are_planned_with_an_acknowledgement(tmp_path: Path) -> None:
     model = "Qwen/Qwen3-30B-A3B-Thinking-2507-FP8"
     three = {

@@ -114,6 +114,8 @@ def args(command: str, version: str = "2", **fields: Any) -> dict[str, Any]:
         ("2", """vllm serve m --sc '{"a": {"n": {n}}}'""", {"sc": {"a": {"n": 5}}}),
         ("2", """vllm serve m --sc '{{"n": {n}}}'""", {"sc": {"n": 5}}),
         ("2", "vllm serve m --sc '{outer}'", {"sc": {"n": 5}}),
+        # written for sparkrun, whatever version it names: format() would refuse these braces
+        ("1", """vllm serve m --seed {n} --sc '{"a": {"b": {"n": 5}}}'""", {"seed": 5, "sc": {"a": {"b": {"n": 5}}}}),
     ],
 )
 def test_templates_are_filled_as_their_tools_do(version: str, command: str, want: dict[str, Any]) -> None:
@@ -274,3 +276,12 @@ def test_placeholders_do_not_grow_without_end(version: str) -> None:
     values = {"a": "{b}" * 1000, "b": "{c}" * 1000, "c": "{d}" * 1000, "d": "x" * 1000}
     with pytest.raises(RecipeError, match="make a command of more than 100000 characters"):
         filled("vllm serve " + "{a}" * 100, values, version, "x")
+
+
+@pytest.mark.parametrize("word", ["nvfp4", "fp4", "NVFP4"])
+def test_a_packing_is_no_quantization_and_changes_nothing(word: str) -> None:
+    command = f"vllm serve o/m --quantization {word} --seed 1"
+    data = translate_sparkrun({"recipe_version": "2", "model": "o/m", "command": command}, "f")
+    assert data["args"] == {"seed": 1}
+    assert data["untranslated"] == [f"--quantization {word} (no method of vLLM, which takes the checkpoint's own)"]
+    assert args("vllm serve o/m -q modelopt_fp4") == {"quantization": "modelopt_fp4"}
