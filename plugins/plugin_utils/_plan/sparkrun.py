@@ -66,6 +66,8 @@ _SWITCHES = ("enforce_eager", "enable_prefix_caching", "trust_remote_code")
 _PLACEHOLDER = re.compile(r"(?<!\$)\{(\w+)\}")
 #: the same where doubled braces stand for single ones; read from left to right, so that {{"a":{n}}} ends as it should
 _DOUBLED = re.compile(r"\$\{\w+\}|\{\{|\}\}|\{(\w+)\}")
+#: placeholders of variables: of a default, and of anything that the tool fills
+_OF_DEFAULTS, _OF_TOOL = re.compile(r"\{config\.(\w+)\}"), re.compile(r"\{(?:config|launch)\.\w+\}")
 #: by the engine: how a command is read, and the options that the roles decide
 _COMMANDS = {
     SGLANG.name: (sglang_command.read_sglang, sglang_command.DECIDED),
@@ -112,7 +114,7 @@ def translate_sparkrun(data: Mapping[str, Any], called: str) -> dict[str, Any]:
         revision=_revision(served, str(data.get("model_revision") or "")),
         image=image,
         flags=served.flags,
-        environment=_dictionary(data, "env", called),
+        environment=_environment(data, defaults, notes, called),
         source="sparkrun",
         notes=notes,
         engine=engine,
@@ -131,6 +133,18 @@ def _dictionary(data: Mapping[str, Any], key: str, called: str) -> Mapping[str, 
     if not isinstance(value, Mapping):
         raise RecipeError(f"vllm_serve_recipe={called!r}: {key} is not a dictionary. Write it as one.")
     return value
+
+
+def _environment(data: Mapping[str, Any], defaults: Mapping[str, Any], notes: list[str], called: str) -> dict[str, Any]:
+    """The variables as the tool sets them: since its 0.4 they name defaults, and what it alone knows at a launch."""
+    kept: dict[str, Any] = {}
+    for name, value in _dictionary(data, "env", called).items():
+        text = _OF_DEFAULTS.sub(lambda match: str(defaults.get(match[1], match[0])), str(value))
+        if left := _OF_TOOL.search(text):
+            notes.append(f"env.{name} ({left[0]} is filled by the original tool)")
+        else:
+            kept[name] = value if text == str(value) else text
+    return kept
 
 
 def _runtime(data: Mapping[str, Any], command: str, called: str) -> tuple[str, str]:

@@ -82,8 +82,7 @@ def resolve(
     parallel = _recipe.parallel_of(data, given, args, hosts, gpus_per_host, topology, shape, length, theirs)
     args, alone = _overrides.without_drafter(args, given, data, parallel["pipeline_parallel"])
     release = {"vllm_version": most} if (most := wanted or known.most) else {}
-    serves = {"kind": (kinds or {}).get(hosts[0], SPARK), **release}
-    serves |= {"image_of_others": True} if theirs and "kv-cache-dtype" in args else {}
+    serves = {"kind": (kinds or {}).get(hosts[0], SPARK), **release, **_cache_of_others(theirs, args)}
     environment, sizing, left_out = _sizing(data, given, args, parallel, shape, serves)
     sizes = memory_of(data, shape, parallel, sizing, length, hosts, (memory_bytes, memory_available_bytes), require_fit)
     checked, warnings, checked_by = _check_arguments(data, args, environment, acknowledged, wanted, table, theirs)
@@ -119,6 +118,11 @@ def _own_options(data: Mapping[str, Any], given: Mapping[str, Any], image: str) 
         return False
     name = str(image or given.get("image") or data["image"])
     return engine_version.of_image(name) == engine_version.Known() if name else data["source"] == "sparkrun"
+
+
+def _cache_of_others(theirs: bool, args: Mapping[str, Any]) -> dict[str, bool]:
+    """Whether the memory plan may meet a type of cache that the image alone knows."""
+    return {"image_of_others": True} if theirs and "kv-cache-dtype" in args else {}
 
 
 def calls_of(config: Mapping[str, Any] | None) -> list[str]:

@@ -285,3 +285,18 @@ def test_a_packing_is_no_quantization_and_changes_nothing(word: str) -> None:
     assert data["args"] == {"seed": 1}
     assert data["untranslated"] == [f"--quantization {word} (no method of vLLM, which takes the checkpoint's own)"]
     assert args("vllm serve o/m -q modelopt_fp4") == {"quantization": "modelopt_fp4"}
+
+
+def test_variables_name_defaults_and_what_the_tool_alone_knows() -> None:
+    env = {
+        **{"OMP_NUM_THREADS": "{config.threads}", "VLLM_CACHE_ROOT": "{launch.runtime_cache_dir}/state"},
+        "VLLM_LOGGING_LEVEL": "{config.missing}",
+    }
+    data = translate_sparkrun(
+        {"recipe_version": "2", "model": "o/m", "container": "o/i:1", "defaults": {"threads": 9}, "env": env}, "f"
+    )
+    assert data["environment"] == {"OMP_NUM_THREADS": "9"}
+    assert [note for note in data["untranslated"] if note.startswith("env.")] == [
+        "env.VLLM_CACHE_ROOT ({launch.runtime_cache_dir} is filled by the original tool)",
+        "env.VLLM_LOGGING_LEVEL ({config.missing} is filled by the original tool)",
+    ]
