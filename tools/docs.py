@@ -95,6 +95,10 @@ def _target(target: str, page: str, known: Mapping[str, str], top: Path) -> str:
     return f"{relative}#{anchor}" if anchor else relative
 
 
+#: areas of the doctor's rules that are no plain words
+SPELT = {"nccl": "NCCL", "sglang": "SGLang", "vllm": "vLLM"}
+
+
 def rules() -> dict[str, list[dict[str, Any]]]:
     """By area, the doctor's rules as their files hold them."""
     return {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(RULES.glob("*.yml"))}
@@ -102,7 +106,7 @@ def rules() -> dict[str, list[dict[str, Any]]]:
 
 def rule_page(area: str, found: list[dict[str, Any]]) -> str:
     """One area of the doctor's rules as a page: each symptom with its cause, its fix and where that is known from."""
-    lines = [f"# {area.capitalize() if area.islower() and len(area) > 4 else area.upper()}", ""]
+    lines = [f"# {SPELT.get(area, area.capitalize())}", ""]
     for rule in sorted(found, key=lambda rule: str(rule["title"])):
         lines += [f"({rule['id']})=", f"## {rule['title']}", ""]
         shown = [item["has"] for item in rule.get("log") or () if item.get("has")]

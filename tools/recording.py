@@ -112,10 +112,12 @@ def svg(found: Sequence[Line], ends: float, title: str) -> str:
     first = max(0, max((line.row for line in found), default=0) + 1 - LINES)
     shown = [line for line in found if line.row >= first]
     rows = max((line.row for line in shown), default=0) - first + 1
-    total, width, height = ends + HOLD, COLUMNS * 8.2 + 32, rows * 18 + 56
+    # the rows that went first took their time, in which nobody should watch an empty screen
+    start = min((line.since for line in shown), default=0.0)
+    total, width, height = ends - start + HOLD, COLUMNS * 8.2 + 32, rows * 18 + 56
     frames, texts = [], []
     for number, line in enumerate(shown):
-        begin, end = (100 * second / total for second in (line.since, total if line.until is None else line.until))
+        begin, end = (100 * (second - start) / total for second in (line.since, line.until or ends))
         hidden = "" if line.until is None else f"{end:.3f}%{{opacity:0}}"
         steps = f"0%{{opacity:0}}{max(begin, 0.001):.3f}%{{opacity:1}}{hidden}"
         frames.append(f"@keyframes k{number}{{{steps}100%{{opacity:{int(line.until is None)}}}}}")

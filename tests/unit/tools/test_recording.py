@@ -36,7 +36,10 @@ def test_what_is_seen_when() -> None:
 
 def test_a_picture_of_the_newest_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "LINES", 2)
-    drawn = ElementTree.fromstring(recording.svg(*recording.lines(EVENTS), "make up"))
+    picture = recording.svg(*recording.lines(EVENTS), "make up")
+    # nobody watches an empty screen for as long as the lines before them took
+    assert "@keyframes k0{0%{opacity:0}0.001%{opacity:1}" in picture
+    drawn = ElementTree.fromstring(picture)
     texts = [(text.text, text.get("class")) for text in drawn.iter("{http://www.w3.org/2000/svg}text")]
     assert texts == [
         ("   loading 20 %", "g"),
