@@ -30,7 +30,7 @@ from tests.integration.page.conftest import (
     verdict,
 )
 
-WIDTHS = (320, 390, 1366, 1920)
+WIDTHS = (320, 390, 768, 1366, 1920)
 HOSTILE = (
     "<img src=x onerror=alert(1)>",
     "<svg onload=alert(1)>",

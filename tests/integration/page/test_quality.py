@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tests.integration.page.conftest import (
     AXE,
@@ -26,6 +26,7 @@ from tests.integration.page.conftest import (
     Cluster,
     Watched,
     amiss,
+    cables,
     exporter_page,
     look,
     sign_in,
@@ -136,6 +137,39 @@ def test_a_slow_phone_sees_something_within_a_second(chromium: Browser, cluster:
         context.close()
     print(f"\nfirst paint after {', '.join(f'{one:.0f}' for one in painted)} ms")
     assert min(painted) <= 1000
+
+
+#: of the whole load, as browsers measure how far what is already there moves
+SHIFT = """() => { window.moved = []; new PerformanceObserver(seen => moved.push(...seen.getEntries().map(one =>
+  [one.value, ...one.sources.map(source => source.node && (source.node.id || source.node.className))])))
+  .observe({type: 'layout-shift', buffered: true}) }"""
+MOST_SHIFT = 0.05
+
+
+@pytest.mark.parametrize("width", [390, 1366])
+@pytest.mark.parametrize("hosts", [3, 8])
+def test_nothing_jumps_while_it_loads(chromium: Browser, cluster: Cluster, hosts: int, width: int) -> None:
+    """With a key that the tab still has, and an answer that takes its time."""
+    names = tuple(f"spark-{number + 1:02d}" for number in range(hosts))
+    cluster.plan("switch", cables(names, "switch"))
+    cluster.hosts |= {name: exporter_page() for name in names}
+    cluster.groups[0]["hosts"] = list(names)
+    context = chromium.new_context(viewport={"width": width, "height": 900})
+    page = context.new_page()
+    page.add_init_script(f"sessionStorage.setItem('key', '{KEY}'); ({SHIFT})()")
+    held: list[Route] = []
+    page.route("**/console/state", lambda route: held.append(route))
+    page.goto(cluster.url)
+    expect(page.locator("#now")).to_contain_text("One moment", timeout=15000)
+    for route in held:
+        route.continue_()
+    page.unroute("**/console/state")
+    verdict(page, "Serving")
+    expect(page.locator("#hosts tbody tr")).to_have_count(hosts, timeout=15000)
+    page.wait_for_timeout(3000)
+    moved = page.evaluate("moved")
+    context.close()
+    assert sum(one[0] for one in moved) <= MOST_SHIFT, moved
 
 
 def unlink(cluster: Cluster) -> None:

@@ -47,6 +47,37 @@ CUT = """() => [...document.querySelectorAll('body *')].filter(one => {
 #: what is beyond the right edge
 WIDE = """() => [...document.querySelectorAll('body *')]
   .filter(one => one.getBoundingClientRect().right > innerWidth + 1).map(one => one.outerHTML.slice(0, 120))"""
+#: figures, and numbers with their units, that are on more than one line
+SPLIT = r"""() => {
+  const found = []
+  const look = (range, told) => {
+    const [first] = range.getClientRects()
+    if (first && range.getBoundingClientRect().height > 1.6 * first.height) found.push(told)
+  }
+  const figures = '.figures dd:not(.usual), .num:not(:has(button)), nav a, .live span, .axis span, .charts h3 span'
+  for (const one of document.querySelectorAll(figures)) {
+    const range = document.createRange()
+    range.selectNodeContents(one)
+    look(range, one.textContent)
+  }
+  for (const place of document.querySelectorAll('#now .say, .worries li, .log li, #hosts .small')) {
+    const texts = document.createTreeWalker(place, NodeFilter.SHOW_TEXT)
+    while (texts.nextNode()) {
+      const node = texts.currentNode
+      for (const told of node.data.matchAll(/\d\s(?:%|(?:d|h|min|s|GB|GiB)\b)/g)) {
+        const range = document.createRange()
+        range.setStart(node, told.index)
+        range.setEnd(node, told.index + told[0].length)
+        look(range, node.data)
+      }
+    }
+  }
+  return found
+}"""
+#: letters of the drawing that nobody can read, in pixels of the screen
+SMALL = """() => [...document.querySelectorAll('.fabric text.m')]
+  .map(one => [one.textContent, parseFloat(getComputedStyle(one).fontSize) * one.getScreenCTM().a])
+  .filter(([, size]) => size < 9.5)"""
 ANSWER = (
     "These are the **five largest** folders:\n\n",
     "```sh\ndu -xh --max-depth=1 . | sort -rh | head -6\n```\n\n",
@@ -62,6 +93,7 @@ def seen(page: Page, name: str) -> None:
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, width, page.evaluate(WIDE))
         assert page.evaluate(CUT) == [], (name, width)
+        assert page.evaluate(SPLIT) == [], (name, width)
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE.read_text(encoding="utf-8"))
     assert look(page, name) == []
@@ -298,7 +330,23 @@ def test_one_to_eight_hosts_and_one_to_four_groups(
         told = page.locator("#traffic h3", has_text="First token").locator("span").inner_text()
         assert float(told.split()[0]) < 0.6 * 1.4 + 0.01
     verdict(page, "cluster: Serving" if groups > 1 else "Serving")
+    page.set_viewport_size({"width": 390, "height": 900})
+    assert page.evaluate(SMALL) == []
+    page.set_viewport_size({"width": 1920, "height": 900})
+    uses_the_width(page)
     seen(page, f"{hosts}-hosts-{topology}-{groups}-groups")
+
+
+def uses_the_width(page: Page) -> None:
+    """On a large screen hosts, traffic, and the chat above events stand side by side."""
+    boxes = {name: page.locator(f"#{name}").bounding_box() for name in ("hosts", "traffic", "chat", "events")}
+    hosts, traffic, chat, events = (box for box in boxes.values() if box)
+    assert hosts["x"] + hosts["width"] < traffic["x"]
+    assert traffic["x"] + traffic["width"] < chat["x"] == events["x"]
+    assert hosts["y"] == traffic["y"] == chat["y"]
+    assert 0 < events["y"] - chat["y"] - chat["height"] <= 24
+    assert hosts["x"] <= 80
+    assert chat["x"] + chat["width"] >= 1920 - 80
 
 
 def test_a_group_that_is_gone_leaves_the_others_their_colours(

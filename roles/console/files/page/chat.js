@@ -188,7 +188,7 @@ export function Chat({ models, token }) {
     <div class="talk" role="log" aria-label="Conversation" tabindex="0" ref=${log}>
       ${!model && html`<p class="none">There is no model to talk to yet.</p>`}
       ${model && !waits && !turns.length && html`<p class="none">Nothing said yet. An answer comes here as it is written, with its speed below it.</p>`}
-      ${waits && html`<p class="none">${waits} What you write here is kept and can be sent then.</p>`}
+      ${waits && html`<p class="none">${waits} What you write here is kept, and can be sent when it answers.</p>`}
       ${turns.map((turn, index) => turn.role === 'user' ? html`<p class="me" key=${index}>${turn.text}</p>` : html`<${Answer} key=${index} turn=${turn}/>`)}
     </div>
     <form class="ask" onSubmit=${event => { event.preventDefault(); send() }}>

@@ -2,7 +2,7 @@
 import { html, render, useEffect, useRef, useState } from './vendor/preact.js'
 import { Chat, Command } from './chat.js'
 import { WORDS, word } from './words.js'
-import { LITTLE, OLD, VERBS, actions, answers, clock, costs, count, disk, duration, figure, first, gib, halves, loads, named, pace, parts, refusal, sentence, short, tone, unreadable, verdict, worries } from './state.js'
+import { LITTLE, OLD, VERBS, actions, answers, clock, costs, count, disk, duration, figure, first, gib, halves, loads, named, pace, parts, refusal, sentence, short, tied, tone, unreadable, verdict, worries } from './state.js'
 
 const SHAPES = {
   good: html`<circle cx="8" cy="8" r="7"/><path d="M4.6 8.3l2.3 2.3 4.5-4.9" fill="none" stroke="var(--panel)" stroke-width="1.9" stroke-linecap="round" stroke-linejoin="round"/>`,
@@ -59,7 +59,7 @@ function useSeconds() {
 
 function Gate({ problem, enter }) {
   const [text, setText] = useState('')
-  const [health, setHealth] = useState('')
+  const [health, setHealth] = useState(null)
   useEffect(() => {
     let over = false
     const ask = async () => {
@@ -69,8 +69,8 @@ function Gate({ problem, enter }) {
     const timer = setInterval(ask, 5000)
     return () => { over = true; clearInterval(timer) }
   }, [])
-  const known = health === 'serving' ? 'good' : health === 'loading' ? 'busy' : health ? 'warn' : 'away'
-  return html`<main id="main"><div class="gate"><div class=${`state tone-${tone(known)}`}><${Shape} name=${known}/><h1>${health ? word(health, false) : 'No news'}</h1></div>
+  const known = health === 'serving' ? 'good' : health === 'loading' ? 'busy' : health ? 'warn' : health === null ? 'idle' : 'away'
+  return html`<main id="main"><div class="gate"><div class=${`state tone-${tone(known)}`}><${Shape} name=${known}/><h1>${health ? word(health, false) : health === null ? 'One moment' : 'No news'}</h1></div>
     <p class="soft">This is what everybody on the network may know. The rest needs a key.</p>
     <form onSubmit=${event => { event.preventDefault(); if (text.trim()) enter(text.trim()) }}>
       ${problem && html`<p class="err" role="alert"><${Shape} name="bad"/><span>${problem}</span></p>`}
@@ -95,12 +95,12 @@ function Now({ doc, group, now, ask, pin, stale }) {
   const others = doc.groups.filter(one => one !== group)
   const worried = doc.hosts.flatMap(worries)
   const loading = ['loading', 'starting'].includes(group.state)
-  return html`<section id="now" aria-labelledby="v"><div class="verdict"><div role="status"><div class=${`state tone-${tone(told.shape)}`}><${Shape} name=${told.shape}/><h1 id="v">${doc.groups.length > 1 ? `${group.name}: ` : ''}${told.verdict}</h1></div><p class="say">${told.say}</p></div>
+  return html`<section id="now" aria-labelledby="v"><div class="verdict"><div role="status"><div class=${`state tone-${tone(told.shape)}`}><${Shape} name=${told.shape}/><h1 id="v">${doc.groups.length > 1 ? `${group.name}: ` : ''}${told.verdict}</h1></div><p class="say">${tied(told.say)}</p></div>
     <div class="acts">${actions(group).map((verb, index) => html`<button type="button" class=${index === 0 && ['start', 'wake', 'resume'].includes(verb) ? 'main' : ''} disabled=${stale || doc.playbook !== null} onClick=${() => ask({ verb, group })}>${VERBS[verb].name}${VERBS[verb].typed ? '…' : ''}</button>`)}</div></div>
-    ${loading && html`<div class="panel load"><div role="progressbar" aria-label="Loading" aria-valuemin="0" aria-valuemax="100" aria-valuenow=${group.percent ?? 0}><div class="bar2" style=${{ '--f': `${group.percent ?? 0}%` }}><i></i></div></div><p class="says mono">${group.progress}</p>${group.loads.length > 0 && html`<p class="says small">${loads(group)}</p>`}</div>`}
+    ${loading && html`<div class="panel load"><div role="progressbar" aria-label="Loading" aria-valuemin="0" aria-valuemax="100" aria-valuenow=${group.percent ?? 0}><div class="bar2" style=${{ '--f': `${group.percent ?? 0}%` }}><i></i></div></div><p class="says mono">${group.progress}</p>${group.loads.length > 0 && html`<p class="says small">${tied(loads(group))}</p>`}</div>`}
     ${doc.playbook && html`<div class="fix tone-busy"><p><b>${doc.playbook.play}</b> runs, by ${doc.playbook.owner}. Nothing can be changed from here until it has ended.</p></div>`}
     ${doc.jobs.filter(job => job.state !== 'done' || now - job.at < 60).slice(0, 2).map(job => html`<div key=${job.id} class=${`fix tone-${job.state === 'failed' ? 'bad' : job.state === 'done' ? 'good' : 'busy'}`}><p role="status"><b>${VERBS[job.do]?.name || job.do}${job.key ? ` ${job.key}` : ''}</b> ${job.state === 'running' ? `goes on for ${duration(now - job.at)}` : job.state}, asked for by ${job.who}${job.text ? `: ${job.text}` : ''}</p></div>`)}
-    ${worried.length > 0 && html`<ul class="worries">${worried.map(text => html`<li key=${text}><${Shape} name="warn" toned/><span>${text}</span></li>`)}</ul>`}
+    ${worried.length > 0 && html`<ul class="worries">${worried.map(text => html`<li key=${text}><${Shape} name="warn" toned/><span>${tied(text)}</span></li>`)}</ul>`}
     <${Figures} group=${group}/>
     ${others.length > 0 && html`<ul class="groups" aria-label="Other serving groups">${others.map(one => { const its = verdict(one, now); return html`<li key=${one.name}><${Shape} name=${its.shape} toned/><b>${one.name}</b><span class="soft">${its.verdict}: ${one.model}</span><button type="button" class="quiet" onClick=${() => pin(one.name)}>Show<span class="vh"> ${one.name}</span></button></li>` })}</ul>`}
   </section>`
@@ -112,7 +112,7 @@ function HostRow({ host, groups }) {
   const { memory, disk: room } = host
   const gpus = host.gpus || []
   const old = !host.answers
-  return html`<tr class=${old ? 'away' : ''}><th scope="row" class="host"><b class=${host.name.length > 20 ? 'long' : ''}>${host.name}</b><span class="small soft">${old ? (host.age === null ? 'has not answered yet' : `no answer for ${duration(host.age)}`) : host.uptime !== null && host.uptime < 3600 ? `up ${duration(host.uptime)}` : host.address}</span></th>
+  return html`<tr class=${old ? 'away' : ''}><th scope="row" class="host"><b class=${host.name.length > 20 ? 'long' : ''}>${host.name}</b><span class="small soft">${old ? (host.age === null ? 'has not answered yet' : tied(`no answer for ${duration(host.age)}`)) : host.uptime !== null && host.uptime < 3600 ? tied(`up ${duration(host.uptime)}`) : host.address === host.name ? '' : host.address}</span></th>
     <td class="memory" data-name="Memory">${memory ? html`<div class="mem" role="img" aria-label=${`${gib(memory.left)} GiB left of ${gib(memory.total)}`}>${parts(host, groups).map(([kind, bytes]) => html`<i key=${kind} class=${kind} style=${{ '--w': share(bytes, memory.total) }}></i>`)}</div><span class="small soft">${gib(memory.left)} GiB left of ${gib(memory.total)}</span>` : '—'}</td>
     <td data-name="GPU">${gpus.length ? gpus.map(gpu => html`<div key=${gpu.gpu}>${gpu.share === undefined ? '—' : `${figure(gpu.share * 100)} %`}${gpu.celsius === undefined ? '' : html` <span class="soft small">${figure(gpu.celsius)} °C</span>`} <span class="soft small draws">${[[gpu.watts, 1, 'W'], [gpu.hertz, 1e6, 'MHz']].filter(([value]) => value !== undefined).map(([value, by, unit]) => `${figure(value / by)} ${unit}`).join(' · ')}</span></div>`) : '—'}</td>
     <td data-name="Links" class="links">${(host.links || []).map(link => html`<div class="small" key=${link.netdev}>${link.up ? '' : '✕ '}${link.netdev} <span class="soft">${link.up ? (pace(link.bytes)) : 'no carrier'}</span></div>`)}</td>
@@ -136,7 +136,7 @@ function Fabric({ doc }) {
     ${drawing.boxes.map(box => { const silent = !doc.hosts.find(one => one.name === box.host)?.answers; const said = silent ? 'no answer' : box.words.length * 10 < wide ? box.words : box.words.split(', ').pop(); return html`<g key=${box.host}><rect class=${silent ? 'boxbad' : 'box'} x=${box.x - wide / 2} y=${box.y - high / 2} width=${wide} height=${high} rx="9"/><title>${box.host}</title><text class="m" style=${fitted(names[box.host], wide)} x=${box.x} y=${box.y} text-anchor="middle">${names[box.host]}</text><text class="s" style=${fitted(said, wide)} x=${box.x} y=${box.y + 24} text-anchor="middle">${said}</text></g>` })}</svg></div>`
 }
 
-const PARTS = { w: 'weights', k: 'KV cache', b: 'buffers and graphs', o: 'the rest', p: 'still to come' }
+const PARTS = { u: 'in use', w: 'weights', k: 'KV cache', b: 'buffers and graphs', o: 'the rest', p: 'still to come' }
 
 function Hosts({ doc }) {
   const answer = doc.hosts.filter(host => host.answers).length
@@ -155,7 +155,7 @@ function Alike({ doc }) {
   return html`<div class="alike"><h3>Versions and checks</h3><ul class="worries">
     ${versions.differ.map(text => html`<li key=${text}><${Shape} name="warn" toned/><span>${text}. <span class="soft">Fix: ${versions.fix}.</span></span></li>`)}
     ${versions.same.length > 0 && html`<li><${Shape} name="good" toned/><span>${versions.differ.length > 0 ? 'Otherwise the same' : doc.hosts.length > 1 ? 'The hosts that answer run the same' : 'This host runs'}: <span class="soft">${versions.same.join(', ')}.</span></span></li>`}
-    ${checks.lines.map(({ text, fine }) => html`<li key=${text}><${Shape} name=${fine ? 'good' : 'warn'} toned/><span>${text}</span></li>`)}
+    ${checks.lines.map(({ text, fine }) => html`<li key=${text}><${Shape} name=${fine ? 'good' : 'warn'} toned/><span>${tied(text)}</span></li>`)}
     ${checks.lines.length === 0 && html`<li class="soft"><${Shape} name="dot" toned/><span>Neither doctor.yml nor drift.yml has looked since the page is here.</span></li>`}</ul>
     ${why > 0 && html`<details open=${checks.findings.some(one => one.severity === 'error')}><summary>What they found, and how to fix it</summary><ul class="found">
       ${checks.findings.map((one, index) => html`<li key=${index}><b><${Shape} name=${one.severity === 'error' ? 'bad' : 'warn'} toned/> ${one.title}</b>${one.hosts.length > 0 && html` <span class="soft">${one.hosts.join(', ')}</span>`}${one.cause && html`<p class="small soft">${one.cause}</p>`}<p>Fix: ${one.fix}</p>${one.evidence.map(line => html`<p class="mono soft" key=${line}>${line}</p>`)}</li>`)}
@@ -238,7 +238,7 @@ function Events({ doc, group, token }) {
   const today = new Date().toDateString()
   const at = seconds => new Date(seconds * 1000).toDateString() === today ? clock(seconds).slice(0, 5) : new Date(seconds * 1000).toDateString().slice(4, 10)
   return html`<section id="events" aria-labelledby="h2e"><header><h2 id="h2e">Events</h2><div class="chips" role="group" aria-label="Show">${Object.keys(FILTERS).map(name => html`<button type="button" aria-pressed=${String(filter === name)} onClick=${() => setFilter(name)}>${name}</button>`)}</div></header>
-    <ol class="log">${shown.slice(0, 12).map((one, index) => html`<li key=${`${one.at}${index}`}><time class="mono soft">${at(one.at)}</time><${Shape} name=${one.kind} toned/><span><span class="by">${one.who}${one.key ? `, key ${one.key}` : ''}</span> ${one.text}</span></li>`)}</ol>
+    <ol class="log">${shown.slice(0, 12).map((one, index) => html`<li key=${`${one.at}${index}`}><time class="mono soft">${at(one.at)}</time><${Shape} name=${one.kind} toned/><span><span class="by">${one.who}${one.key ? `, key ${one.key}` : ''}</span> ${tied(one.text)}</span></li>`)}</ol>
     ${shown.length === 0 && html`<p class="soft small">Nothing of that kind.</p>`}
     ${group.here && html`<details class="engine" onToggle=${event => setOpen(event.target.open)}><summary>Engine log, newest 200 lines</summary><pre tabindex="0" aria-label="Engine log" ref=${place}>${log.problem || log.lines.map(line => html`<div>${clock(line.at)} ${line.text}</div>`)}</pre></details>`}</section>`
 }
@@ -317,16 +317,18 @@ function Page() {
     root.dataset.theme = is === 'dark' ? 'light' : 'dark'
   }
   if (!token) return html`<${Gate} problem=${problem} enter=${enter}/>`
-  if (!doc) return html`<main id="main"><div class="gate"><h1>${news.problem ? 'No news' : 'One moment'}</h1><p class="soft" role="status">${news.problem || 'The cluster is asked.'}</p>
-    <p><button type="button" onClick=${() => leave('')}>Another key</button></p></div></main>`
+  // the same frame before the first answer and after it, so that nothing moves when it comes
+  const bar = html`<header class="bar"><div><span class="who">${doc ? html`${doc.host} <span>${count(doc.hosts.length, 'host')}, ${doc.topology}</span>` : 'sparkthor.cluster'}</span>
+    <nav aria-label="Sections"><ul>${SECTIONS.map(name => html`<li key=${name}><a href=${`#${name}`}>${name[0].toUpperCase() + name.slice(1)}</a></li>`)}</ul></nav>
+    <div class="right">${doc && html`<span class=${stale ? 'live old' : 'live'}><i></i><span>${duration(age)} ago</span></span><span class="key soft">${news.key}, may ${news.right}</span>`}
+    <button type="button" class="quiet icon" onClick=${dark} aria-label="Light or dark">◐</button><button type="button" class="quiet" onClick=${() => leave('')}>Sign out</button></div></div></header>`
+  const skip = html`<a class="skip" href="#now">Skip to the state</a>`
+  if (!doc) return html`${skip}${bar}<main id="main"><section id="now"><div class="verdict"><div role="status"><div class="state tone-idle"><${Shape} name=${news.problem ? 'away' : 'idle'}/><h1>${news.problem ? 'No news' : 'One moment'}</h1></div><p class="say">${news.problem || 'The cluster is asked.'}</p></div>
+    <div class="acts"><button type="button" onClick=${() => leave('')}>Another key</button></div></div></section></main>`
   const ask = stale ? () => {} : one => setWish({ ...one, right: news.right })
   const models = doc.groups.filter(one => one.model).map(one => ({ name: one.name, model: one.model,
     waits: answers(one) || (one.state === 'asleep' && one.on_demand) ? '' : `${verdict(one, head).verdict}.` }))
-  return html`<a class="skip" href="#now">Skip to the state</a>
-  <header class="bar"><div><span class="who">${doc.host} <span>${count(doc.hosts.length, 'host')}, ${doc.topology}</span></span>
-    <nav aria-label="Sections"><ul>${SECTIONS.map(name => html`<li key=${name}><a href=${`#${name}`}>${name[0].toUpperCase() + name.slice(1)}</a></li>`)}</ul></nav>
-    <div class="right"><span class=${stale ? 'live old' : 'live'}><i></i><span>${duration(age)} ago</span></span><span class="key soft">${news.key}, may ${news.right}</span>
-    <button type="button" class="quiet icon" onClick=${dark} aria-label="Light or dark">◐</button><button type="button" class="quiet" onClick=${() => leave('')}>Sign out</button></div></div></header>
+  return html`${skip}${bar}
   <main id="main">
     ${stale && html`<section id="stale" class="fix tone-bad"><p role="alert"><b>No news from ${doc.host} for ${duration(age)}.</b> What you see is from ${clock(doc.time)}. ${sentence(news.problem)} The page asks again by itself.</p></section>`}
     ${pinned && group && group.name !== pinned && html`<section class="fix tone-warn"><p role="status"><b>${pinned}</b> is not a serving group of this cluster any more. <button type="button" class="quiet" onClick=${() => pin('')}>Understood</button></p></section>`}

@@ -50,6 +50,9 @@ export function figure(value) {
 
 export const count = (number, word) => `${figure(number)} ${word}${number === 1 ? '' : 's'}`
 
+/** A number stays on the line of its unit. */
+export const tied = text => text.replace(/(\d) (?=%|(?:d|h|min|s|ms|GB|TB|GiB|Gb\/s|hosts?|loads?)\b)/g, '$1\u00a0')
+
 export const clock = seconds => new Date(seconds * 1000).toTimeString().slice(0, 8)
 
 /** The name under which a person knows a group. */
@@ -87,7 +90,7 @@ export function parts(host, groups) {
   const { memory, planned } = host
   const used = memory.total - memory.left
   const own = groups.filter(one => one.hosts.includes(host.name))
-  if (!planned || own.length !== 1) return [[own.length ? 'w' : 'o', used]]
+  if (!planned || own.length !== 1) return [['u', used]]
   const { state } = own[0]
   const wanted = [['w', planned.weights], ['k', planned.cache], ['b', planned.overhead]]
   const whole = planned.weights + planned.cache + planned.overhead
@@ -125,7 +128,7 @@ export function short(names, wide) {
   for (const name of names) while (!name.startsWith(names[0].slice(0, same))) same -= 1
   // a number stays whole
   while (same && /\d/.test(names[0][same - 1])) same -= 1
-  const fits = names.every(name => name.length * 16 < wide)
+  const fits = names.every(name => name.length * 20 < wide)
   return Object.fromEntries(names.map(name => [name, fits || name.length === same ? name : name.slice(same)]))
 }
 
