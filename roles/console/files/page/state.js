@@ -39,7 +39,7 @@ export function duration(seconds) {
 export const gib = bytes => (bytes / 1073741824).toFixed(1)
 
 /** Bytes of a disk, as shops count them. */
-export const disk = bytes => bytes >= 1e12 ? `${(bytes / 1e12).toFixed(1)} TB` : `${Math.round(bytes / 1e9)} GB`
+export const disk = bytes => tied(bytes >= 1e12 ? `${(bytes / 1e12).toFixed(1)} TB` : `${Math.round(bytes / 1e9)} GB`)
 
 /** Numbers with at most three digits that say something; a dash for what is not known. */
 export function figure(value) {
