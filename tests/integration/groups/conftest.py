@@ -31,16 +31,18 @@ NARROW = "narrow-key-of-the-lab"
 class Doors:
     cluster: Cluster
 
-    def client(self, host: str, key: str = "", retries: int = 0) -> openai.OpenAI:
+    def client(self, host: str, key: str = "", retries: int = 0, timeout: float = 180.0) -> openai.OpenAI:
         return openai.OpenAI(
             base_url=f"http://{self.cluster.addresses[host]}:8000/v1",
             api_key=key or self.cluster.api_key,
-            timeout=180.0,
+            timeout=timeout,
             max_retries=retries,
         )
 
-    def ask(self, host: str, model: str, key: str = "") -> str:
-        reply = self.client(host, key).completions.create(model=model, prompt="hello", max_tokens=4, temperature=0.0)
+    def ask(self, host: str, model: str, key: str = "", timeout: float = 180.0) -> str:
+        reply = self.client(host, key, timeout=timeout).completions.create(
+            model=model, prompt="hello", max_tokens=4, temperature=0.0
+        )
         return reply.model
 
     def models(self, host: str, key: str = "") -> set[str]:
@@ -64,7 +66,9 @@ class Doors:
         return self.cluster.run(host, f"systemctl show -P InvocationID {unit}").strip()
 
     @contextlib.contextmanager
-    def asking(self, host: str, model: str, streams: int = 2) -> Iterator[collections.Counter[str]]:
+    def asking(
+        self, host: str, model: str, streams: int = 2, timeout: float = 180.0
+    ) -> Iterator[collections.Counter[str]]:
         """Streams that ask one after the other until the end; what came of it is counted."""
         counted: collections.Counter[str] = collections.Counter()
         seconds: list[float] = []
@@ -74,7 +78,7 @@ class Doors:
             while not end.is_set():
                 begun = time.monotonic()
                 try:
-                    self.ask(host, model)
+                    self.ask(host, model, timeout=timeout)
                     counted["answered"] += 1
                     seconds.append(time.monotonic() - begun)
                 except openai.APIStatusError as error:
