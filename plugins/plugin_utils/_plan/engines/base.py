@@ -130,7 +130,7 @@ class PlannedEngine(ABC):
 
     @abstractmethod
     def plan(self, recipe: Mapping[str, Any] | str, hosts: Sequence[str], **known: Any) -> dict[str, Any]:
-        """What a recipe comes to on these hosts; keys and arguments are those of ``vllm_plan.resolve``.
+        """What a recipe comes to on these hosts; keys and arguments are those of the default engine.
 
         Raises RecipeError or SizingError when it cannot be served there.
         """

@@ -51,7 +51,8 @@ def test_engines_that_can_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry.ENGINES, "reader", Reader())
     (found,) = engine_problems({"vllm_serve_model": "/srv/a.gguf"}, 1, "group_vars/cluster.yml")
     able = " or ".join(name for name, engine in registry.ENGINES.items() if "gguf" in engine.can.formats)
-    assert "llama_cpp" in able and able.endswith("reader")
+    assert "llama_cpp" in able
+    assert able.endswith("reader")
     assert found.fix.startswith(f"set serving_engine to {able} in group_vars/cluster.yml, or change vllm_")
 
 
