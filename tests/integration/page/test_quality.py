@@ -158,7 +158,7 @@ def test_nothing_jumps_while_it_loads(chromium: Browser, cluster: Cluster, hosts
     page = context.new_page()
     page.add_init_script(f"sessionStorage.setItem('key', '{KEY}'); ({SHIFT})()")
     held: list[Route] = []
-    page.route("**/console/state", lambda route: held.append(route))
+    page.route("**/console/state", held.append)
     page.goto(cluster.url)
     expect(page.locator("#now")).to_contain_text("One moment", timeout=15000)
     for route in held:

@@ -55,11 +55,9 @@ def test_every_page_is_in_the_contents() -> None:
 def test_every_rule_has_a_heading_its_cause_and_its_fix() -> None:
     for area, rules in docs.rules().items():
         page = docs.rule_page(area, rules)
+        title = {"nccl": "NCCL", "sglang": "SGLang", "vllm": "vLLM"}.get(area, area.title())
         # as its owners write it
-        assert (
-            page.partition("\n")[0]
-            == f"# { {'nccl': 'NCCL', 'sglang': 'SGLang', 'vllm': 'vLLM'}.get(area, area.title()) }"
-        )
+        assert page.partition("\n")[0] == f"# {title}"
         assert page.count("\n## ") == page.count("**Cause.**") == page.count("**Fix.**") == len(rules) > 0, area
 
 
