@@ -158,7 +158,11 @@ def test_nothing_jumps_while_it_loads(chromium: Browser, cluster: Cluster, hosts
     page = context.new_page()
     page.add_init_script(f"sessionStorage.setItem('key', '{KEY}'); ({SHIFT})()")
     held: list[Route] = []
-    page.route("**/console/state", held.append)
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/console/state", hold)
     page.goto(cluster.url)
     expect(page.locator("#now")).to_contain_text("One moment", timeout=15000)
     for route in held:
