@@ -9,7 +9,7 @@ silence and never run.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
@@ -138,8 +138,9 @@ def _dictionary(data: Mapping[str, Any], key: str, called: str) -> Mapping[str, 
 def _environment(data: Mapping[str, Any], defaults: Mapping[str, Any], notes: list[str], called: str) -> dict[str, Any]:
     """The variables as the tool sets them: since its 0.4 they name defaults, and what it alone knows at a launch."""
     kept: dict[str, Any] = {}
+    part = _within(called, "an environment")
     for name, value in _dictionary(data, "env", called).items():
-        text = _OF_DEFAULTS.sub(lambda match: str(defaults.get(match[1], match[0])), str(value))
+        text = _OF_DEFAULTS.sub(lambda match: part(str(defaults.get(match[1], match[0]))), str(value))
         if left := _OF_TOOL.search(text):
             notes.append(f"env.{name} ({left[0]} is filled by the original tool)")
         else:
@@ -189,8 +190,25 @@ def _steps(data: Mapping[str, Any]) -> list[str]:
     return notes
 
 
-#: characters that placeholders of a command are replaced by, in all
-MOST_COMMAND = 100_000
+#: characters that placeholders of a command, or of all variables, are replaced by, in all
+MOST_FILLED = 100_000
+
+
+def _within(called: str, what: str) -> Callable[[str], str]:
+    """What every text goes through that a placeholder is replaced by; an error for too many characters in all."""
+    left = MOST_FILLED
+
+    def part(text: str) -> str:
+        nonlocal left
+        left -= len(text)
+        if left < 0:
+            raise RecipeError(
+                f"vllm_serve_recipe={called!r}: its defaults make {what} of more than {MOST_FILLED} characters. "
+                "Take out those that hold one another's names."
+            )
+        return text
+
+    return part
 
 
 def filled(command: str, values: Mapping[str, Any], version: str, called: str) -> str:
@@ -200,18 +218,7 @@ def filled(command: str, values: Mapping[str, Any], version: str, called: str) -
     replace names they know, again and again, and leave everything else as it is. So does sparkrun with a command of
     version 1 whose braces are single, of which format() would make nothing. Shell variables are no placeholders.
     """
-    left = MOST_COMMAND
-
-    def part(text: str) -> str:
-        nonlocal left
-        left -= len(text)
-        if left < 0:
-            raise RecipeError(
-                f"vllm_serve_recipe={called!r}: its defaults make a command of more than {MOST_COMMAND} characters. "
-                "Take out those that hold one another's names."
-            )
-        return text
-
+    part = _within(called, "a command")
     if "{{" in command or (version == "1" and "{" not in _DOUBLED.sub("", command)):
         return _DOUBLED.sub(lambda match: part(_part(match, values, called)), command)
     for _round in range(10):

@@ -51,7 +51,7 @@ export function figure(value) {
 export const count = (number, word) => `${figure(number)} ${word}${number === 1 ? '' : 's'}`
 
 /** A number stays on the line of its unit. */
-export const tied = text => text.replace(/(\d) (?=%|(?:d|h|min|s|ms|GB|TB|GiB|Gb\/s|hosts?|loads?)\b)/g, '$1\u00a0')
+export const tied = text => typeof text !== 'string' ? text : text.replace(/(\d) (?=%|(?:d|h|min|s|ms|GB|TB|GiB|Gb\/s|hosts?|loads?)\b)/g, '$1\u00a0')
 
 export const clock = seconds => new Date(seconds * 1000).toTimeString().slice(0, 8)
 

@@ -287,6 +287,15 @@ def test_a_packing_is_no_quantization_and_changes_nothing(word: str) -> None:
     assert args("vllm serve o/m -q modelopt_fp4") == {"quantization": "modelopt_fp4"}
 
 
+def test_defaults_do_not_blow_an_environment_up() -> None:
+    env = {"A": "{config.long}" * 20}
+    with pytest.raises(RecipeError, match="make an environment of more than 100000 characters"):
+        translate_sparkrun(
+            {"recipe_version": "2", "model": "o/m", "container": "o/i:1", "defaults": {"long": "x" * 9000}, "env": env},
+            "f",
+        )
+
+
 def test_variables_name_defaults_and_what_the_tool_alone_knows() -> None:
     env = {
         **{"OMP_NUM_THREADS": "{config.threads}", "VLLM_CACHE_ROOT": "{launch.runtime_cache_dir}/state"},
