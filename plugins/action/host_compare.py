@@ -31,13 +31,9 @@ class ActionModule(Action):
         compared = [role for role in wanted if play_roles.selected(role, self.vars)]
         self._refused: list[str] = []
         self._unknown = ""
-        comparisons, facts = self._comparisons(compared)
+        comparisons, engine = self._comparisons(compared)
         given = asked.asked_of(arguments["probe"], compared, self.vars, self._templar, self.host)
-        if given or any(item.get("module") for item in comparisons):
-            outcome = self.execute("host_compare", {**given, "comparisons": comparisons})
-        else:
-            converged = list(dict.fromkeys(item["role"] for item in comparisons))
-            outcome = {"changed": False, "converged": converged, "drift": ""}
+        outcome = self.execute("host_compare", {**given, "comparisons": comparisons})
         outcome["compared"] = compared
         outcome["refused"] = [*self._refused, *(outcome.get("refused") or [])]
         outcome["unknown"] = self._unknown
@@ -45,12 +41,12 @@ class ActionModule(Action):
             outcome["drift"] = outcome["drift"] or self._unknown
         if told := host_name.told((self.vars.get("ansible_facts") or {}).get("sparkthor_node") or {}):
             outcome["renamed"] = told
-        if facts and "engine" in (outcome.get("converged") or []):
-            outcome["ansible_facts"] = facts
+        if engine and "engine" in (outcome.get("converged") or []):
+            outcome["ansible_facts"] = {"sparkthor_engine": engine}
         return outcome
 
-    def _comparisons(self, compared: list[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """Comparisons, up to the first role of which it is not known what it wants, and the facts that ``engine`` sets.
+    def _comparisons(self, compared: list[str]) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+        """Comparisons, up to the first role of which it is not known what it wants, and the engine that is wanted.
 
         What a role would refuse after others have changed the host is refused now, whatever is known of it.
         """
@@ -72,10 +68,7 @@ class ActionModule(Action):
                 self._unknown = f"{role}: {error}"
                 if isinstance(error, AnsibleActionFail):
                     self._refused.append(str(error))
-        engine = (variables.get("ansible_facts") or {}).get("sparkthor_engine")
-        known = (self.vars.get("ansible_facts") or {}).get("sparkthor_engine")
-        facts = {} if engine is known else {"sparkthor_engine": engine}
-        return comparisons, facts
+        return comparisons, (variables.get("ansible_facts") or {}).get("sparkthor_engine")
 
     def _wanted(self, role: str, variables: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         """The calls that the role's own tasks make, and on the head what its nodes are waited for with."""

@@ -114,10 +114,9 @@ def test_what_cannot_be_known_ends_the_comparison(monkeypatch: pytest.MonkeyPatc
     assert result["drift"] == result["unknown"] == "engine: Ask Docker"
 
 
-def test_nobody_is_asked_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    result, calls = compare(monkeypatch, {"roles": ["one"]}, {})
-    assert not calls
-    assert result["converged"] == ["one"]
+def test_a_role_that_wants_nothing_of_the_host_is_named_in_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    _result, calls = compare(monkeypatch, {"roles": ["one"]}, {})
+    assert [call["comparisons"] for call in calls] == [[{"role": "one"}]]
 
 
 def test_all_are_the_roles_of_the_play_in_the_order_of_site(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +193,7 @@ def test_what_a_later_role_refuses_is_refused_although_an_earlier_one_is_not_kno
 ) -> None:
     roles(one=UNKNOWN)
     result, calls = compare(monkeypatch, {"roles": ["one", "two"]}, {}, two_port=2)
-    assert not calls
+    assert [call["comparisons"] for call in calls] == [[]]
     assert "Ask Docker" in result["drift"]
     assert result["refused"] == ["two_port: 2 is not 1"]
 
