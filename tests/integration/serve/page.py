@@ -30,14 +30,16 @@ def blocks() -> list[tuple[str, str, str]]:
     return found
 
 
-def run(serving: Serving, kind: str, text: str, *, folder: Path | None = None, path: str = "") -> str:
+def run(
+    serving: Serving, kind: str, text: str, *, folder: Path | None = None, path: str = "", model: str = MODEL
+) -> str:
     """Run one block, in a home of its own where ``folder`` is given, and return what it printed."""
     command = [sys.executable, "-c", text] if kind == "python" else ["bash", "-euc", text]
     environment = {
         "PATH": f"{path}:{os.environ['PATH']}" if path else os.environ["PATH"],
         "BASE_URL": f"{serving.cluster.endpoint}/v1",
         "API_KEY": serving.cluster.api_key,
-        "MODEL": MODEL,
+        "MODEL": model,
     }
     if folder:
         environment["HOME"] = str(folder)
