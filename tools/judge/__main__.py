@@ -41,7 +41,7 @@ AVAILABLE = 64 * GIB
 LENGTH, BATCHED = 32768, 8192
 SPLITS = ((1, 1), (2, 1), (1, 2))
 #: asked as they are stored: DeepSeek V4 has no class without it, and experts of gpt-oss are padded for their kernel
-NEEDS_QUANTIZATION = ("deepseek_v4", "gpt_oss")
+NEEDS_QUANTIZATION = ("deepseek_v4", "deepseek_v41", "gpt_oss")
 #: further questions: other dtypes of the cache, and tokens that the model predicts for itself
 MTP = {"speculative_config": {"method": "mtp", "num_speculative_tokens": 2}}
 VARIANTS: tuple[tuple[str, str, dict[str, Any]], ...] = (

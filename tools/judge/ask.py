@@ -300,10 +300,23 @@ def _know(model_type: str) -> None:
         AutoConfig.register(model_type, type("Published", (PreTrainedConfig,), members))
 
 
+def _know_words(text: dict[str, Any]) -> None:
+    """Tables of n-grams are looked up by what a tokenizer makes of words; here its two sizes are enough."""
+    import transformers
+    from vllm.models.deepseek_v41.common import engram
+
+    words = list(range(text["vocab_size"])), text["engram_compressed_vocab_size"]
+    transformers.AutoTokenizer.from_pretrained = lambda *args, **named: None  # type: ignore[method-assign]
+    engram.build_compressed_token_map = lambda tokenizer: words
+
+
 def _configuration(case: dict[str, Any], folder: str) -> Any:
     from vllm.engine.arg_utils import EngineArgs
 
     _know(case["config"]["model_type"])
+    text = case["config"].get("text_config") or {}
+    if text.get("engram_compressed_vocab_size"):
+        _know_words(text)
     (pathlib.Path(folder) / "config.json").write_text(json.dumps(case["config"]))
     world = case["tp"] * case["pp"]
     arguments: dict[str, Any] = {

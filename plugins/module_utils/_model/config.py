@@ -19,6 +19,7 @@ _GEMMA3 = {
 }
 QWEN4_TYPES = ("qwen4_exp", "qwen4_exp_text")
 GLM5_NEXT_TYPES = ("glm5_next", "glm5_next_text")
+DEEPSEEK_V41_TYPES = ("deepseek_v41", "deepseek_v41_text")
 GATED_DELTA_TYPES = ("qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", *QWEN4_TYPES)
 _GATED_DELTA = {
     "full_attention_interval": 4,

@@ -10,7 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model import known
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import optional_int, text_config
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import (
+    DEEPSEEK_V41_TYPES,
+    optional_int,
+    text_config,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layers import FULL, WINDOW, Layer
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import Shape, read_shape
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError, as_int
@@ -25,9 +29,10 @@ _WITHOUT_CACHE = ("medusa", "mlp_speculator", "gemma4_assistant")
 _PLAIN = "draft_model"
 #: what the engine makes blocks of attention beside states a multiple of
 _BLOCKS = 16
-#: DeepSeek V4's DSpark is in the model's own checkpoint, under mtp.*: its layers where no field says how many, and the
-#: tokens of a block (vLLM 0.32, deepseek_v4/nvidia/dspark.py and config/speculative.py)
-_OWN_DSPARK, _DSPARK_LAYERS, _DSPARK_BLOCK = ("deepseek_v4",), 3, ("block_size", "dspark_block_size")
+#: DSpark of DeepSeek V4 and V4.1 is in the model's own checkpoint, under mtp.*: its layers where no field says how
+#: many, and the tokens of a block (vLLM 0.32, deepseek_v4/nvidia/dspark.py and config/speculative.py)
+_OWN_DSPARK, _DSPARK_LAYERS = ("deepseek_v4", *DEEPSEEK_V41_TYPES), 3
+_DSPARK_BLOCK = ("block_size", "dspark_block_size")
 
 
 @dataclass(frozen=True)
@@ -134,7 +139,7 @@ def _prediction_layer(shape: Shape) -> Layer:
     """A layer that predicts a further token has the attention of the model's last full layer."""
     if shape.compressed:  # DeepSeek V4: its window alone
         last = shape.layers[-1]
-        return Layer(**{**last.__dict__, "cache": WINDOW, "ratio": 1, "index_dim": 0})
+        return Layer(**{**last.__dict__, "cache": WINDOW, "ratio": 1, "source": 0, "index_dim": 0})
     grown = [layer for layer in shape.layers if layer.cache == FULL] or list(shape.layers)
     last = grown[-1]
     dense = last.dense_params or 0
@@ -180,7 +185,10 @@ def _dspark_layers(shape: Shape, text: Mapping[str, Any]) -> list[Layer]:
     """Layers with the window alone, and in the first what they share: projection of states, table of pairs."""
     count = optional_int(text, ("n_mtp_layers",), 0) or _DSPARK_LAYERS
     last = shape.layers[-1]
-    layer = replace(last, cache=WINDOW, ratio=1, index_dim=0)
+    layer = replace(last, cache=WINDOW, ratio=1, source=0, index_dim=0)
+    experts = optional_int(text, ("dspark_n_routed_experts",), 0)  # V4.1: fewer than the model has
+    if experts and shape.experts:
+        layer = replace(layer, expert_params=layer.expert_params * experts // shape.experts)
     targets = text.get("dspark_target_layer_ids")
     states = len(targets) if isinstance(targets, (list, tuple)) else count
     shared = states * shape.hidden * shape.hidden + 2 * shape.vocab * optional_int(text, ("dspark_markov_rank",), 0)

@@ -7,7 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import GATED_DELTA_TYPES, GLM5_NEXT_TYPES
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import (
+    DEEPSEEK_V41_TYPES,
+    GATED_DELTA_TYPES,
+    GLM5_NEXT_TYPES,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layer_kinds import strange_kinds
 
 #: Model types whose class makes the embedding on every pipeline stage (vLLM 0.32's sources); those after it make the
@@ -28,7 +32,7 @@ TYPES = frozenset(
     (
         *("afmoe", "apertus", "arcee", "aria_text", "axk1", "baichuan", "bailing_moe", "bamba", "bloom"),
         *("chatglm", "cohere", "cohere2", "cohere2_moe", "cwm", "dbrx", "deepseek", "deepseek_v2", "deepseek_v3"),
-        *("deepseek_v32", "deepseek_v4", "dots1", "ernie4_5", "ernie4_5_moe", "ernie4_5_moe_vl"),
+        *("deepseek_v32", "deepseek_v4", *DEEPSEEK_V41_TYPES, "dots1", "ernie4_5", "ernie4_5_moe", "ernie4_5_moe_vl"),
         *("ernie4_5_moe_vl_text", "exaone", "exaone4", "exaone_moe", "falcon", "falcon_h1", "falcon_mamba"),
         *("flex_olmo", "gemma", "gemma2", "gemma3", "gemma3_text", "gemma3n", "gemma3n_text", "gemma4"),
         *("gemma4_text", "gemma4_unified", "gemma4_unified_text", "glm", "glm4", "glm4_moe", "glm4_moe_lite"),
@@ -48,7 +52,17 @@ TYPES = frozenset(
         *("granitemoehybrid", "granitemoeshared", "helium", "hunyuan_v1_dense", "hunyuan_v1_moe", "hyperclovax"),
         *("internlm2", "internlm3", "jais2", "jamba", "kimi_k2", "kimi_k25", "kimi_k3", "kimi_linear", "laguna"),
         *("lfm2", "lfm2_moe", "llama", "llama4", "llama4_text", "longcat_flash", "mamba", "mamba2", "mellum"),
-        *("mimo", "mimo_v2_flash", "minicpm", "minicpm3", "minimax", "minimax_m1", "minimax_m2", "minimax_m3"),
+        *(
+            "mimo",
+            "mimo_v2",
+            "mimo_v2_flash",
+            "minicpm",
+            "minicpm3",
+            "minimax",
+            "minimax_m1",
+            "minimax_m2",
+            "minimax_m3",
+        ),
         *("minimax_m3_vl", "minimax_text_01", "ministral", "ministral3", "mistral", "mistral3", "mixtral", "mpt"),
         *("nemotron", "nemotron-nas", "nemotron_h", "olmo", "olmo2", "olmo3", "olmoe", "opt", "orion", "phi"),
         *("phi3", "phimoe", "qwen2", "qwen2_5_vl", "qwen2_5_vl_text", "qwen2_moe", "qwen2_vl", "qwen2_vl_text"),
@@ -61,12 +75,12 @@ TYPES = frozenset(
 
 #: Fields that change what is cached, and the model types whose use of them is known.
 _FIELDS: dict[str, tuple[str, ...]] = {
-    "compress_ratios": ("deepseek_v4",),
+    "compress_ratios": ("deepseek_v4", *DEEPSEEK_V41_TYPES),
     "sparse_attention_config": ("minimax_m3", "minimax_m3_vl"),
-    "index_head_dim": ("deepseek_v32", "glm_moe_dsa", "deepseek_v4", *GLM5_NEXT_TYPES),
+    "index_head_dim": ("deepseek_v32", "glm_moe_dsa", "deepseek_v4", *DEEPSEEK_V41_TYPES, *GLM5_NEXT_TYPES),
     "kv_source_layers": (),
     "index_source_layers": (),
-    "engram_layer_ids": (),
+    "engram_layer_ids": DEEPSEEK_V41_TYPES,
     "linear_attn_config": ("kimi_linear", "kimi_k3", *GLM5_NEXT_TYPES),
     "full_attention_interval": GATED_DELTA_TYPES,
 }

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model import pool
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import DEEPSEEK_V41_TYPES
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layers import FULL, STATE, WINDOW, Layer
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.pool import Cache
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import Shape
@@ -51,6 +52,8 @@ _MLA_LAYOUTS = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}
 _SPARSE_PACKED = ("float16", "bfloat16", "fp8", "fp8_e4m3")
 #: DeepSeek V4's row: 448 FP8 latents, 64 BF16 rotary elements, 8 scales; pages in multiples of its decode kernel.
 _V4_ROW, _V4_ALIGN, _V4_BLOCK = 584, 576, 64
+#: DeepSeek V4.1's: tokens of a block of its windows, and the fewest of the ring of a group that is not whole yet
+_V41_BLOCK, _V41_RING = 32, 8
 #: Full-attention layers at either end that stay unpacked in a model without states.
 _PACKED_KEEPS = 2
 
@@ -154,13 +157,33 @@ def _compressed(layer: Layer, element: Element) -> list[Cache]:
     return caches
 
 
+def _shared_entries(layer: Layer, element: Element, drafted: int) -> list[Cache]:
+    """DeepSeek V4.1: a window of rows, and on few layers entries for one or two tokens, with their index."""
+    if element.name not in ("fp8_ds_mla", *_SPARSE_PACKED):
+        raise SizingError(
+            "kv_cache_dtype", element.name, "has no known size for compressed attention", "Use auto or fp8."
+        )
+    caches = [Cache(pool.WINDOW, _V4_ROW, window=layer.window, block=_V41_BLOCK, align=_V4_ALIGN)]
+    if layer.source:
+        index = layer.index_dim + 4 * (layer.index_dim // 128)
+        caches.append(Cache(pool.FULL, _V4_ROW, per_entry=layer.source, align=_V4_ALIGN))
+        caches.append(Cache(pool.FULL, index, per_entry=layer.source, align=_V4_ALIGN))
+    if layer.source > 1:
+        # keys and scores in FP32 of a step's tokens and of the one before, in a power of two
+        ring = max(_V41_RING, 1 << (drafted + 1).bit_length())
+        caches.append(Cache(pool.RING, 2 * layer.key_dim * 4, block=ring))
+    return caches
+
+
 def layer_caches(
     layer: Layer, shape: Shape, element: Element, tensor: int, drafted: int = 0, ssm_dtype: str = "auto"
 ) -> list[Cache]:
     """All that one layer caches on a rank."""
     plain = Fraction(dtype_bytes("dtype", shape.dtype))
     caches: list[Cache] = []
-    if layer.ratio:
+    if shape.model_type in DEEPSEEK_V41_TYPES:
+        caches += _shared_entries(layer, element, drafted)
+    elif layer.ratio:
         caches += _compressed(layer, element)
     elif layer.cache in (FULL, WINDOW):
         caches += _attention(layer, element, tensor, plain, drafted)
@@ -189,7 +212,7 @@ def layer_state_bytes(layer: Layer, shape: Shape, tensor: int = 1, drafted: int 
 def common_block(shape: Shape, caches: Sequence[Cache], latent_block: int = 64) -> int:
     """Tokens of a block, as the engine chooses it: with states, so many that a page of attention holds a state."""
     if shape.compressed:
-        return 256
+        return 128 if shape.model_type in DEEPSEEK_V41_TYPES else 256
     if any(layer.index_wide and not layer.waiting_key for layer in shape.layers):
         return 128
     smallest = latent_block if shape.latent else 16

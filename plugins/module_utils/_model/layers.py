@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import (
+    DEEPSEEK_V41_TYPES,
     EXPANDED_LATENT,
     QWEN4_TYPES,
     first_of,
@@ -46,6 +47,8 @@ class Layer:
     waiting_key: int = 0
     #: tokens that one entry of compressed attention stands for: 1 (a window alone), 4 or 128; 0 elsewhere
     ratio: int = 0
+    #: DeepSeek V4.1: the same of the few layers whose entries all after them read as well (1 or 2); 0 elsewhere
+    source: int = 0
     #: state elements that divide by TP: width and steps of the convolution, the recurrent state
     conv_width: int = 0
     conv_steps: int = 0
@@ -193,6 +196,8 @@ def layer_of(
     if kind in ("linear", "mamba", "conv"):
         values.update(_state(kind, text, hidden))
         return Layer(cache=STATE, **values)
+    if text.get("model_type") in DEEPSEEK_V41_TYPES:
+        return _shared_entries(index, text, hidden, heads, head_dim, values)
     if text.get("compress_ratios") is not None:
         return _compressed(index, text, hidden, heads, head_dim, values)
     if kind == "both":
@@ -291,6 +296,58 @@ def _compressed(
         index_dim=index_dim,
         attention_params=(query + out) * heads * head_dim + required_int(text, ("o_groups",)) * out * hidden,
         whole_params=hidden * (query + head_dim) + indexer,
+        **values,
+    )
+
+
+def _numbers(text: Mapping[str, Any], name: str) -> list[int]:
+    """A list of the config, empty where it is left out."""
+    value = text.get(name)
+    if value is not None and not isinstance(value, (list, tuple)):
+        raise SizingError(f"config.{name}", value, "is not a list", "Use the config.json of the model, unchanged.")
+    return [as_int(f"config.{name}", item, minimum=0) for item in value or ()]
+
+
+def _shared_entries(
+    index: int, text: Mapping[str, Any], hidden: int, heads: int, head_dim: int, values: dict[str, Any]
+) -> Layer:
+    """DeepSeek V4.1: a window on each layer; all before it, and its index, on few layers that the next ones share."""
+    ratios = text.get("compress_ratios")
+    ratio = ratios[index] if isinstance(ratios, (list, tuple)) and index < len(ratios) else None
+    if ratio not in (0, 1, 2):
+        raise SizingError(
+            "config.compress_ratios", ratio, f"is not known for layer {index}", "Known are 0, 1 and 2, one a layer."
+        )
+    source = ratio if index in _numbers(text, "kv_source_layer_ids") else 0
+    askers = _numbers(text, "index_source_layer_ids")
+    query, out = required_int(text, ("q_lora_rank",)), required_int(text, ("o_lora_rank",))
+    index_dim, asking = required_int(text, ("index_head_dim",)), required_int(text, ("index_n_heads",))
+    # what compresses: keys, and scores where an entry stands for two tokens; its entries become keys of the index
+    made = source * hidden * head_dim + head_dim * index_dim if source else 0
+    streams = optional_int(text, ("hc_mult",), 1)
+    # what mixes the streams, in 32 bits: twice a number of 16
+    mixers = 2 * 2 * (2 + streams) * streams * streams * hidden
+    values["replicated_params"] = values.get("replicated_params", 0) + made + mixers
+    if index in askers:
+        values["replicated_params"] += hidden * asking
+    attention = (query + out) * heads * head_dim + required_int(text, ("o_groups",)) * out * hidden
+    rows = dict(zip(_numbers(text, "engram_layer_ids"), _numbers(text, "engram_num_embeddings"), strict=False))
+    if index in rows:
+        width = required_int(text, ("engram_head_dim",))
+        # 8 bits, and a scale for each 32
+        values["table_params"] = rows[index] * (width + width // 32)
+        looked_up = (required_int(text, ("engram_max_ngram_size",)) - 1) * required_int(text, ("engram_n_heads",))
+        attention += looked_up * width * hidden * (streams + 1)
+    return Layer(
+        cache=FULL if source else WINDOW,
+        window=required_int(text, ("sliding_window",)),
+        kv_heads=1,
+        key_dim=head_dim,
+        ratio=1,
+        source=source,
+        index_dim=index_dim if source else 0,
+        attention_params=attention,
+        whole_params=hidden * (query + head_dim) + (query * index_dim * asking if index in askers else 0),
         **values,
     )
 

@@ -161,7 +161,7 @@ def read_shape(config: Mapping[str, Any], asked_dtype: str = "auto") -> Shape:
         **_tables(text, hidden),
         streams=optional_int(text, ("hc_mult", "hc_count"), 1),
         stored_dtype=stored_dtype(text),
-        expert_dtype=str(text.get("expert_dtype") or ""),
+        expert_dtype=str(text.get("expert_dtype") or quant.get("expert_dtype") or ""),
     )
 
 

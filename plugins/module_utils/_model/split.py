@@ -45,6 +45,9 @@ def split_layers(num_layers: int, pipeline_parallel: int, partition: Sequence[in
 
 def stages_of(shape: Shape, pipeline_parallel: int, partition: Sequence[int] | str | None = None) -> list[int]:
     """`split_layers` of a model that can have stages: later ones do not get the words that a table is looked up by."""
+    sources = [index for index, layer in enumerate(shape.layers) if layer.source]
+    if pipeline_parallel > 1 and sources:
+        return _with_whole_groups(shape, sources, split_layers(shape.num_layers, pipeline_parallel, partition))
     if pipeline_parallel > 1 and any(layer.table_params for layer in shape.layers):
         raise SizingError(
             "pipeline_parallel",
@@ -53,6 +56,22 @@ def stages_of(shape: Shape, pipeline_parallel: int, partition: Sequence[int] | s
             "Use tensor parallelism, over RoCE between hosts.",
         )
     return split_layers(shape.num_layers, pipeline_parallel, partition)
+
+
+def _with_whole_groups(shape: Shape, sources: Sequence[int], counts: list[int]) -> list[int]:
+    """DeepSeek V4.1: layers that read one layer's cache are on its stage, and tables on the first one."""
+    last_table = max((index for index, layer in enumerate(shape.layers) if layer.table_params), default=-1)
+    possible = [source for source in sources if source > last_table]
+    begins = [sum(counts[:stage]) for stage in range(1, len(counts))]
+    if all(begin in possible for begin in begins):
+        return counts
+    raise SizingError(
+        "pipeline_parallel",
+        len(counts),
+        f"begins stages with layers {', '.join(map(str, begins))}, but layers that read one cache are on one stage, "
+        "and tables of n-grams on the first",
+        f"A stage may begin with layer {' or '.join(map(str, possible))}; or use tensor parallelism, over RoCE.",
+    )
 
 
 def check_split(shape: Shape, tensor_parallel: int) -> None:

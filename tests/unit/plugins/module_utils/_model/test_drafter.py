@@ -81,6 +81,16 @@ def test_dspark_of_deepseek_v4_is_in_the_models_own_checkpoint() -> None:
     assert "dspark" in read_drafter({"method": "dspark"}, QWEN, SHAPE, None).unknown
 
 
+def test_dspark_of_deepseek_v41_has_fewer_experts_than_the_model() -> None:
+    config = model("deepseek-v4.1-flash")
+    shape = read_shape(config)
+    found = read_drafter({"method": "dspark"}, config, shape, None)
+    assert (found.tokens, found.own_weights, found.unknown) == (5, True, "")
+    assert found.shape is not None
+    assert [(layer.cache, layer.source) for layer in found.shape.layers] == [("window", 0)] * 3
+    assert {layer.expert_params * 384 for layer in found.shape.layers} == {shape.layers[-1].expert_params * 128}
+
+
 @pytest.mark.parametrize(("step", "asked"), [(8192, 7_723_261_440), (2048, 2_720_079_360)])
 def test_a_request_beside_dspark_takes_what_vllm_asks(step: int, asked: int) -> None:
     """vLLM 0.32's own specification of DSparkDeepseekV4ForCausalLM beside the model, on two ranks."""

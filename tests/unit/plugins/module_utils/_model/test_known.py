@@ -24,7 +24,7 @@ def test_published_models_are_known(name: str) -> None:
 
 def test_a_field_that_changes_the_cache_is_known_of_some_models_only() -> None:
     assert unknown_of({"model_type": "llama", "index_head_dim": 128}) == ["config.index_head_dim of model_type 'llama'"]
-    assert unknown_of({"model_type": "deepseek_v41", "compress_ratios": [4]})[0].startswith("config.compress_ratios")
+    assert unknown_of({"model_type": "deepseek_v42", "compress_ratios": [4]})[0].startswith("config.compress_ratios")
 
 
 def test_another_model_type_is_named() -> None:

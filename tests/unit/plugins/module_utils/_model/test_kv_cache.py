@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.memory import plan
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 
 from tests.unit.published_models import model
 
@@ -28,6 +29,7 @@ KV_BY_HAND = [
     ("jamba-v0.1", 16_384, "2 x 4 of 32 layers (period 8, offset 4) x 8 x 128 x 2"),
     ("llama-4-scout-17b-16e", 49_152, "2 x 12 of 48 layers (an empty no_rope_layers: every fourth) x 8 x 128 x 2"),
     ("mimo-v2-flash", 23_040, "9 of 48 layers (0 in hybrid_layer_pattern) x 4 x (192 + 128) x 2"),
+    ("mimo-v2.6-flash-rl", 23_040, "the same"),
     ("gemma-3-4b-it", 20_480, "2 x 5 of 34 layers x 4 x 256 x 2; heads and head_dim are the class's"),
     ("gemma-3-12b-it", 65_536, "2 x 8 of 48 layers x 8 x 256 x 2; head_dim is the class's, not 3840/16"),
     ("llama-3.3-nemotron-super-49b-v1", 200_704, "2 x 49 of 80 layers with attention x 64/8 heads x 128 x 2"),
@@ -46,6 +48,15 @@ def test_kv_bytes_per_token(name: str, expected: int, why: str) -> None:
     result = plan(model(name), kv_cache_dtype="bfloat16")
     assert result["kv_bytes_per_token"] == expected, why
     assert plan(model(name), kv_cache_dtype="fp8")["kv_bytes_per_token"] == expected // 2
+
+
+def test_deepseek_v41_keeps_entries_on_few_layers_that_the_others_read() -> None:
+    """Three of 2 tokens and one of 1, each with a key of its index in FP8 (132 bytes); a window on all 40 layers."""
+    ranks = plan(model("deepseek-v4.1-flash"), kv_cache_dtype="fp8", tensor_parallel=4)["ranks"]
+    assert ranks["kv_bytes_of_token"] == [3 * (584 + 132) // 2 + 584 + 132] * 4
+    assert ranks["window_bytes_of_token"] == [40 * 584] * 4
+    with pytest.raises(SizingError, match="compressed attention"):
+        plan(model("deepseek-v4.1-flash"), kv_cache_dtype="int8")
 
 
 STATES = [

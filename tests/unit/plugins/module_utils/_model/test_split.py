@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.split import split_layers
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import read_shape
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.split import split_layers, stages_of
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.published_models import model
 
 
 @pytest.mark.parametrize(
@@ -32,6 +35,18 @@ def test_a_partition_can_be_given() -> None:
     assert split_layers(60, 3, "18,20,22") == [18, 20, 22]
     with pytest.raises(SizingError, match="layer_partition"):
         split_layers(60, 3, [20, 20, 19])
+
+
+def test_layers_that_read_one_cache_are_on_one_stage() -> None:
+    """DeepSeek V4.1: its caches begin with layers 2, 8, 14 and 20, its tables of n-grams are at layers 1 and 14."""
+    shape = read_shape(model("deepseek-v4.1-flash"))
+    assert stages_of(shape, 2) == [20, 20]
+    assert stages_of(shape, 1) == [40]
+    with pytest.raises(SizingError, match=r"layers 10, 20, 30, .*A stage may begin with layer 20;"):
+        stages_of(shape, 4)
+    # a table on the second stage
+    with pytest.raises(SizingError, match="tables of n-grams"):
+        stages_of(shape, 2, "14,26")
 
 
 @given(st.integers(1, 200), st.integers(1, 16))

@@ -38,6 +38,7 @@ PARAMETERS = [
     # a shared expert in each layer
     ("llama-4-scout-17b-16e", 108.6, 17.0),
     ("mimo-v2-flash", 309.0, 15.0),
+    ("mimo-v2.6-flash-rl", 309.0, 15.0),
     ("gemma-3-4b-it", 4.3, None),
     ("gemma-3-12b-it", 12.19, None),
     # 3 dense layers, 96 heads where attention slides
