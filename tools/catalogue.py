@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""docs/catalogue.md: what the recipes come to on 1, 2, 3 and 4 Sparks, planned, and what others measured.
+"""docs/catalogue.md: what the recipes come to on 1, 2, 3, 4 and 8 Sparks, planned, and what others measured.
 
 python -m tools.catalogue             write the page
 """
@@ -16,7 +16,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import mea
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "catalogue.md"
 #: numbers of Sparks, with the cabling that so many have
-MACHINES = {1: "lan", 2: "direct", 3: "switch", 4: "switch"}
+MACHINES = {1: "lan", 2: "direct", 3: "switch", 4: "switch", 8: "switch"}
 _TOP = """# Catalogue
 
 What the recipes come to on so many Sparks. *Planned* is for one stream ([how](planning.md#tokens-per-second)), with a

@@ -76,6 +76,7 @@ DEPLOYMENTS = [
     *((name, where, (size, 1)) for name in LARGE for where, size in ONE_TWO_FOUR[1:]),
     *((name, "4spark", (4, 1)) for name in ("glm-5.2-int4", "deepseek-v3-671b-awq", "minimax-m3-nvfp4")),
     *((name, "1spark", (1, 1)) for name in ONE),
+    ("deepseek-v4.1-flash", "8spark", (8, 1)),
     ("step-3.7-flash-nvfp4", "2spark", (2, 1)),
     ("qwen3.5-122b-a10b-fp8", "2spark", (2, 1)),
     ("qwen3.5-122b-a10b-fp8", "4spark", (4, 1)),
