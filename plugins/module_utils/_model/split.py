@@ -61,7 +61,7 @@ def stages_of(shape: Shape, pipeline_parallel: int, partition: Sequence[int] | s
 def _with_whole_groups(shape: Shape, sources: Sequence[int], counts: list[int]) -> list[int]:
     """DeepSeek V4.1: layers that read one layer's cache are on its stage, and tables on the first one."""
     last_table = max((index for index, layer in enumerate(shape.layers) if layer.table_params), default=-1)
-    possible = [source for source in sources if source > last_table]
+    possible = [source for source in sources if source > max(0, last_table)]
     begins = [sum(counts[:stage]) for stage in range(1, len(counts))]
     if all(begin in possible for begin in begins):
         return counts
@@ -70,7 +70,8 @@ def _with_whole_groups(shape: Shape, sources: Sequence[int], counts: list[int]) 
         len(counts),
         f"begins stages with layers {', '.join(map(str, begins))}, but layers that read one cache are on one stage, "
         "and tables of n-grams on the first",
-        f"A stage may begin with layer {' or '.join(map(str, possible))}; or use tensor parallelism, over RoCE.",
+        "Use tensor parallelism, over RoCE"
+        + (f"; or let a stage begin with layer {' or '.join(map(str, possible))}." if possible else "."),
     )
 
 

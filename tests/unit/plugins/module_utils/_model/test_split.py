@@ -42,11 +42,15 @@ def test_layers_that_read_one_cache_are_on_one_stage() -> None:
     shape = read_shape(model("deepseek-v4.1-flash"))
     assert stages_of(shape, 2) == [20, 20]
     assert stages_of(shape, 1) == [40]
-    with pytest.raises(SizingError, match=r"layers 10, 20, 30, .*A stage may begin with layer 20;"):
+    with pytest.raises(SizingError, match=r"layers 10, 20, 30, .*let a stage begin with layer 20\."):
         stages_of(shape, 4)
     # a table on the second stage
     with pytest.raises(SizingError, match="tables of n-grams"):
         stages_of(shape, 2, "14,26")
+    # one cache for all layers
+    alone = read_shape({**model("deepseek-v4.1-flash"), "kv_source_layer_ids": [2]})
+    with pytest.raises(SizingError, match=r"Use tensor parallelism, over RoCE\.$"):
+        stages_of(alone, 2)
 
 
 @given(st.integers(1, 200), st.integers(1, 16))
