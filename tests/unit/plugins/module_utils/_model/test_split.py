@@ -48,7 +48,8 @@ def test_layers_that_read_one_cache_are_on_one_stage() -> None:
     with pytest.raises(SizingError, match="tables of n-grams"):
         stages_of(shape, 2, "14,26")
     # one cache for all layers
-    alone = read_shape({**model("deepseek-v4.1-flash"), "kv_source_layer_ids": [2]})
+    config = model("deepseek-v4.1-flash")
+    alone = read_shape({**config, "text_config": {**config["text_config"], "kv_source_layer_ids": [2]}})
     with pytest.raises(SizingError, match=r"Use tensor parallelism, over RoCE\.$"):
         stages_of(alone, 2)
 
