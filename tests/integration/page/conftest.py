@@ -247,6 +247,9 @@ def engine(cluster: Cluster) -> type[http.server.BaseHTTPRequestHandler]:
             self.end_headers()
             try:
                 for part in cluster.parts:
+                    if isinstance(part, dict) and "error" in part:
+                        self._send(part)
+                        return
                     delta = part if isinstance(part, dict) else {"content": part}
                     self._send({"choices": [{"delta": delta}]})
                     time.sleep(cluster.pause)

@@ -397,6 +397,7 @@ def test_no_news_is_said_and_ends_by_itself(tab: Watched, cluster: Cluster) -> N
     expect(page).to_have_title(re.compile("^No news"))
     # a wish of what may be so no more
     expect(page.get_by_role("button", name="Drain")).to_be_disabled()
+    expect(page.get_by_role("button", name="Block chats")).to_be_disabled()
     pictures(page, "stale")
     page.context.set_offline(False)
     expect(page.locator("#stale")).to_have_count(0, timeout=15000)

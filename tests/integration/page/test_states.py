@@ -47,7 +47,7 @@ CUT = """() => [...document.querySelectorAll('body *')].filter(one => {
 #: what is beyond the right edge
 WIDE = """() => [...document.querySelectorAll('body *')]
   .filter(one => one.getBoundingClientRect().right > innerWidth + 1).map(one => one.outerHTML.slice(0, 120))"""
-#: figures, and numbers with their units, that are on more than one line
+#: figures, numbers with their units, names of hosts and options of commands that are on more than one line
 SPLIT = r"""() => {
   const found = []
   const look = (range, told) => {
@@ -60,11 +60,11 @@ SPLIT = r"""() => {
     range.selectNodeContents(one)
     look(range, one.textContent)
   }
-  for (const place of document.querySelectorAll('#now .say, .worries li, .log li, #hosts .small')) {
+  for (const place of document.querySelectorAll('#now h1, #now .say, .worries li, .log li, #hosts .small, .cmd code')) {
     const texts = document.createTreeWalker(place, NodeFilter.SHOW_TEXT)
     while (texts.nextNode()) {
       const node = texts.currentNode
-      for (const told of node.data.matchAll(/\d\s(?:%|(?:d|h|min|s|GB|GiB)\b)/g)) {
+      for (const told of node.data.matchAll(/\d\s(?:%|(?:d|h|min|s|GB|GiB)\b)|\bspark-\d+\b|(?<=\s)--?\w+(?=\s|$)/g)) {
         const range = document.createRange()
         range.setStart(node, told.index)
         range.setEnd(node, told.index + told[0].length)
@@ -74,10 +74,27 @@ SPLIT = r"""() => {
   }
   return found
 }"""
+#: lines of the drawing and the charts with less than 3:1 to what they are on
+FAINT = """() => {
+  const pen = document.createElement('canvas').getContext('2d', {willReadFrequently: true})
+  const light = colour => {
+    pen.fillStyle = colour
+    pen.fillRect(0, 0, 1, 1)
+    const [r, g, b] = [...pen.getImageData(0, 0, 1, 1).data]
+      .map(one => one / 255).map(one => one <= .04045 ? one / 12.92 : ((one + .055) / 1.055) ** 2.4)
+    return .2126 * r + .7152 * g + .0722 * b + .05
+  }
+  return [...document.querySelectorAll('.fabric :is(line, rect), .charts path.line')].filter(one => {
+    const [a, b] = [getComputedStyle(one).stroke, getComputedStyle(one.closest('section')).backgroundColor].map(light)
+    return Math.max(a, b) / Math.min(a, b) < 3
+  }).map(one => `${one.getAttribute('class')} ${getComputedStyle(one).stroke}`)
+}"""
 #: letters of the drawing that nobody can read, in pixels of the screen
 SMALL = """() => [...document.querySelectorAll('.fabric text.m')]
   .map(one => [one.textContent, parseFloat(getComputedStyle(one).fontSize) * one.getScreenCTM().a])
   .filter(([, size]) => size < 9.5)"""
+#: whether the newest of a conversation is seen
+AT_END = "(one => one.scrollHeight - one.scrollTop - one.clientHeight < 5)(document.querySelector('.talk'))"
 ANSWER = (
     "These are the **five largest** folders:\n\n",
     "```sh\ndu -xh --max-depth=1 . | sort -rh | head -6\n```\n\n",
@@ -94,6 +111,9 @@ def seen(page: Page, name: str) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, width, page.evaluate(WIDE))
         assert page.evaluate(CUT) == [], (name, width)
         assert page.evaluate(SPLIT) == [], (name, width)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        assert page.evaluate(FAINT) == [], (name, scheme)
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE.read_text(encoding="utf-8"))
     assert look(page, name) == []
@@ -135,6 +155,9 @@ def test_at_the_door(open_tab: Watched, cluster: Cluster) -> None:
     seen(page, "login")
     sign_in(open_tab, cluster, "x" * 20)
     expect(page.get_by_role("alert")).to_contain_text("not known here")
+    # the next try is typed at once, and the field says why
+    expect(page.get_by_label("API key")).to_be_focused()
+    expect(page.get_by_label("API key")).to_have_accessible_description(re.compile("not known here"))
     seen(page, "wrong-key")
     sign_in(open_tab, cluster, KEY)
     verdict(page, "Serving")
@@ -206,6 +229,39 @@ def test_a_conversation(open_tab: Watched, cluster: Cluster) -> None:
     assert asked[-1]["content"] == "And now?"
 
 
+def test_a_long_answer_is_followed_and_can_be_read(open_tab: Watched, cluster: Cluster) -> None:
+    """Whatever comes in one piece; who has scrolled up is left alone; an error in the middle leaves what was said."""
+    rows = "".join(f"| models/{number} | {number} GB | {'weights and a tokenizer, ' * 3} |\n" for number in range(40))
+    code = "".join(f"def step_{number}(values): return [one for one in values if one]\n" for number in range(30))
+    long = [f"```python\n{code}```\n\n", f"| folder | size | what |\n|---|---:|---|\n{rows}\n", "The end."]
+    page = sign_in(open_tab, cluster)
+    cluster.parts, cluster.pause = [{"reasoning_content": "hm, " * 400}, *long, *["more "] * 4000], 0.05
+    talk, answer = page.locator("#chat .talk"), page.locator("#chat .it")
+    page.get_by_label("Message").fill("All folders")
+    page.keyboard.press("Enter")
+    expect(answer.last).to_contain_text("more more", timeout=SOON)
+    cluster.pause = 0.3
+    page.wait_for_function(AT_END, timeout=SOON)
+    seen(page, "chat-half")
+    talk.evaluate("one => { one.scrollTop = 0 }")
+    page.wait_for_timeout(1000)
+    assert talk.evaluate("one => one.scrollTop") == 0
+    page.locator("#chat").get_by_role("button", name="Stop").click()
+    expect(answer.last.locator(".stat")).to_contain_text("stopped")
+    # the next question is at the end again
+    cluster.state("serving")
+    cluster.parts = [*long, {"error": {"message": "EngineCore encountered an issue."}}]
+    page.get_by_label("Message").fill("Again")
+    page.keyboard.press("Enter")
+    expect(answer.last.get_by_role("alert")).to_have_text("EngineCore encountered an issue.", timeout=SOON)
+    page.wait_for_function(AT_END, timeout=SOON)
+    expect(answer.last).to_contain_text("The end.")
+    # also on a phone that is turned
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.wait_for_function(AT_END, timeout=SOON)
+    seen(page, "chat-error")
+
+
 def test_what_people_wish(open_tab: Watched, cluster: Cluster) -> None:
     page = sign_in(open_tab, cluster)
     verdict(page, "Serving")
@@ -218,6 +274,7 @@ def test_what_people_wish(open_tab: Watched, cluster: Cluster) -> None:
         seen(page, f"ask-{re.sub(r'[^a-z]', '', name.lower())}")
         dialog.get_by_role("button", name="Leave it").click()
         expect(dialog).to_have_count(0)
+    cluster.state("serving")
     page.get_by_role("button", name="Drain").click()
     dialog.get_by_label("Why?").fill("a look inside, because of " + "w" * 170)
     dialog.get_by_role("button", name="Drain the group").click()
@@ -225,7 +282,7 @@ def test_what_people_wish(open_tab: Watched, cluster: Cluster) -> None:
     verdict(page, re.compile("^Draining"))
     seen(page, "drains")
     page.get_by_role("button", name="Take requests again").click()
-    dialog.get_by_role("button", name="Take requests again the group").click()
+    dialog.get_by_role("button", name="Take requests again", exact=True).click()
     verdict(page, "Serving")
     cluster.state("serving")
     cluster.refuses = "the wanted configuration of the front proxy is not valid: " + "z" * 300

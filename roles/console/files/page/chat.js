@@ -50,7 +50,7 @@ async function refused(answer) {
   return `${answer.status}: ${await refusal(answer) || 'no reason given'}${again ? ` Try again in ${again} s.` : ''}`
 }
 
-function Answer({ turn }) {
+function Answer({ turn, opened }) {
   const place = useRef(null)
   const parser = useRef(null)
   const written = useRef(0)
@@ -64,10 +64,9 @@ function Answer({ turn }) {
   const seconds = turn.ended ? (turn.ended - turn.begun) / 1000 : null
   const rate = turn.first && turn.last > turn.first && turn.tokens > 1 ? (turn.tokens - 1) * 1000 / (turn.last - turn.first) : null
   return html`<div class="it">
-    ${turn.thought && html`<details><summary>${turn.text ? 'Thought' : 'Thinks'}</summary><p class="thought">${turn.thought}</p></details>`}
-    <div ref=${place}></div>
-    ${!turn.ended && html`<span class="cursor"></span>`}
-    ${turn.error && html`<p class="bad" role="alert">${turn.error}</p>`}
+    ${turn.thought && html`<details onToggle=${opened}><summary>${turn.text ? 'Thought' : 'Thinks'}</summary><p class="thought">${turn.thought}</p></details>`}
+    <div class=${turn.ended ? '' : 'writes'} ref=${place}></div>
+    ${turn.error && html`<p class="err" role="alert">${turn.error}</p>`}
     <p class="stat">${turn.first ? `${figure((turn.first - turn.begun) / 1000)} s to the first token` : ''}${rate ? ` · ${figure(rate)} tokens/s` : ''}${turn.tokens ? ` · ${turn.tokens} tokens` : ''}${seconds !== null && !turn.first && !turn.error ? 'no answer' : ''}${turn.stopped ? ' · stopped' : ''}</p>
   </div>`
 }
@@ -100,7 +99,10 @@ export function Copy({ text }) {
   return html`<button type="button" ref=${place} onClick=${copy}>${said}</button>`
 }
 
-export const Command = ({ text }) => html`<div class="cmd"><code>${text}</code><${Copy} text=${text}/></div>`
+/** A command whose options stay whole where a line ends. */
+const unsplit = text => text.split(/((?<=\s)--?\w+(?=\s|$))/).map((part, index) => index % 2 ? html`<span class="one">${part}</span>` : part)
+
+export const Command = ({ text }) => html`<div class="cmd"><code>${unsplit(text)}</code><${Copy} text=${text}/></div>`
 
 export function Chat({ models, token }) {
   const [turns, setTurns] = useState([])
@@ -110,14 +112,20 @@ export function Chat({ models, token }) {
   const [snippet, setSnippet] = useState('curl')
   const running = useRef(null)
   const log = useRef(null)
+  /** Whether the reader is at the end, and what comes is followed. */
+  const follows = useRef(true)
+  const stood = useRef(0)
   const busy = turns.length > 0 && !turns[turns.length - 1].ended && turns[turns.length - 1].role === 'assistant'
   const model = models.find(one => one.name === chosen) || models[0]
   const waits = model && model.waits
   useEffect(() => { sessionStorage.setItem('draft', draft) }, [draft])
   useEffect(() => {
-    const place = log.current
-    if (place && place.scrollHeight - place.scrollTop - place.clientHeight < 120) place.scrollTop = place.scrollHeight
+    // how far it is after an answer has grown says nothing: one piece may be a whole table
+    scrolled()
+    settle()
   }, [turns])
+  // a phone is turned
+  useEffect(() => { addEventListener('resize', settle); return () => removeEventListener('resize', settle) }, [])
 
   const change = more => setTurns(all => [...all.slice(0, -1), { ...all[all.length - 1], ...more(all[all.length - 1]) }])
 
@@ -131,7 +139,7 @@ export function Chat({ models, token }) {
     const begun = performance.now()
     setTurns(all => [...all, { role: 'user', text }, { role: 'assistant', text: '', thought: '', tokens: 0, begun }])
     // also for who has scrolled up
-    requestAnimationFrame(() => { log.current.scrollTop = log.current.scrollHeight })
+    follows.current = true
     const abort = running.current = new AbortController()
     let stopped = false
     abort.signal.addEventListener('abort', () => { stopped = true })
@@ -179,17 +187,28 @@ export function Chat({ models, token }) {
   const typed = event => {
     if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) { event.preventDefault(); send() }
   }
+  const atEnd = () => log.current.scrollHeight - log.current.scrollTop - log.current.clientHeight < 40
+  const scrolled = () => {
+    // an answer that grows moves the end away, never the reader up
+    if (atEnd()) follows.current = true
+    else if (log.current.scrollTop < stood.current) follows.current = false
+    stood.current = log.current.scrollTop
+  }
+  const settle = () => {
+    if (follows.current) log.current.scrollTop = log.current.scrollHeight
+    stood.current = log.current.scrollTop
+  }
   const base = location.origin
   const texts = model ? snippets(base, model.model) : {}
   return html`<section id="chat" aria-labelledby="h2c"><header><h2 id="h2c">Chat</h2>
     ${models.length > 1 ? html`<span class="small"><label class="vh" for="model">Model</label><select id="model" value=${model.name} onChange=${event => choose(event.target.value)}>
       ${models.map(one => html`<option value=${one.name}>${one.model}</option>`)}</select></span>`
     : html`<span class="small soft">${model ? `with ${model.model}` : ''}</span>`}</header>
-    <div class="talk" role="log" aria-label="Conversation" tabindex="0" ref=${log}>
+    <div class="talk" role="log" aria-label="Conversation" tabindex="0" ref=${log} onScroll=${scrolled}>
       ${!model && html`<p class="none">There is no model to talk to yet.</p>`}
       ${model && !waits && !turns.length && html`<p class="none">Nothing said yet. An answer comes here as it is written, with its speed below it.</p>`}
       ${waits && html`<p class="none">${waits} What you write here is kept, and can be sent when it answers.</p>`}
-      ${turns.map((turn, index) => turn.role === 'user' ? html`<p class="me" key=${index}>${turn.text}</p>` : html`<${Answer} key=${index} turn=${turn}/>`)}
+      ${turns.map((turn, index) => turn.role === 'user' ? html`<p class="me" key=${index}>${turn.text}</p>` : html`<${Answer} key=${index} turn=${turn} opened=${() => { follows.current = atEnd() }}/>`)}
     </div>
     <form class="ask" onSubmit=${event => { event.preventDefault(); send() }}>
       <div><label class="vh" for="q">Message</label><textarea id="q" rows="1" disabled=${!model} placeholder=${model ? 'Ask the model something' : 'No model yet'} value=${draft} onInput=${event => setDraft(event.target.value)} onKeyDown=${typed}></textarea></div>
@@ -197,9 +216,9 @@ export function Chat({ models, token }) {
     </form>
     <details class="system small"><summary>System prompt</summary>
       <label class="vh" for="system">System prompt</label><textarea id="system" value=${system} onInput=${event => setSystem(event.target.value)}></textarea></details>
-    <p class="small soft">Nothing is stored; the conversation ends with this tab.${turns.length ? html` <button type="button" class="quiet icon" onClick=${() => setTurns([])} disabled=${busy}>New conversation</button>` : ''}</p>
+    <p class="small soft kept"><span>Nothing is stored; the conversation ends with this tab.</span>${turns.length ? html`<button type="button" class="quiet icon" onClick=${() => setTurns([])} disabled=${busy}>New conversation</button>` : ''}</p>
     ${model && html`<div class="end"><h3>From your programs</h3><${Command} text=${`${base}/v1`}/>
       <div><label class="vh" for="with">With</label><select id="with" value=${snippet} onChange=${event => setSnippet(event.target.value)}>${Object.keys(texts).map(name => html`<option value=${name} selected=${name === snippet}>${name}</option>`)}</select></div>
-      <div class="cmd long"><code>${texts[snippet]}</code><${Copy} text=${texts[snippet]}/></div></div>`}
+      <div class="cmd long"><code>${unsplit(texts[snippet])}</code><${Copy} text=${texts[snippet]}/></div></div>`}
   </section>`
 }

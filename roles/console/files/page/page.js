@@ -18,6 +18,9 @@ const SHAPES = {
 }
 const Shape = ({ name, toned }) => html`<svg viewBox="0 0 16 16" fill="currentColor" aria-hidden="true" class=${toned ? `tone-${tone(name)}` : ''}>${SHAPES[name] || SHAPES.dot}</svg>`
 
+/** A name with hyphens stays on one line where it can, and so does an option. */
+const unbroken = text => tied(text).split(/(\S*-\S+)/).map((part, index) => index % 2 && part.length < 24 ? html`<span class="one">${part}</span>` : part)
+
 /** Asks for the state each two seconds, each 15 when nobody looks, and never twice at once. */
 function useNews(token, leave) {
   const [news, setNews] = useState({ document: null, at: 0, right: '', key: '', problem: '' })
@@ -59,6 +62,9 @@ function useSeconds() {
 
 function Gate({ problem, enter }) {
   const [text, setText] = useState('')
+  const field = useRef(null)
+  // what was refused is typed anew
+  useEffect(() => { if (problem) field.current.focus() }, [problem])
   const [health, setHealth] = useState(null)
   useEffect(() => {
     let over = false
@@ -73,8 +79,8 @@ function Gate({ problem, enter }) {
   return html`<main id="main"><div class="gate"><div class=${`state tone-${tone(known)}`}><${Shape} name=${known}/><h1>${health ? word(health, false) : health === null ? 'One moment' : 'No news'}</h1></div>
     <p class="soft">This is what everybody on the network may know. The rest needs a key.</p>
     <form onSubmit=${event => { event.preventDefault(); if (text.trim()) enter(text.trim()) }}>
-      ${problem && html`<p class="err" role="alert"><${Shape} name="bad"/><span>${problem}</span></p>`}
-      <div><label for="k">API key</label><input id="k" type="password" autocomplete="current-password" value=${text} onInput=${event => setText(event.target.value)} aria-invalid=${problem ? 'true' : 'false'}/></div>
+      ${problem && html`<p class="err" role="alert" id="why"><${Shape} name="bad"/><span>${problem}</span></p>`}
+      <div><label for="k">API key</label><input id="k" ref=${field} type="password" autocomplete="current-password" aria-describedby=${problem ? 'why' : undefined} value=${text} onInput=${event => setText(event.target.value)} aria-invalid=${problem ? 'true' : 'false'}/></div>
       <p class="small soft">It goes to this head only and is forgotten with this tab. The owner has it in the inventory (<span class="mono">.secrets/api_key</span>) on the controller.</p>
       <button class="main">Show the cluster</button></form></div></main>`
 }
@@ -85,7 +91,7 @@ function Figures({ group }) {
   if (!answers(group) && group.state !== 'draining') return null
   return html`<dl class="figures">
     <${Figure} name="Tokens a second" value=${figure(group.tokens_per_second)} unit="" usual=${group.accepted === null ? 'of all answers together' : `${figure(group.accepted * 100)} % of drafted tokens accepted`}/>
-    <${Figure} name="Requests" value=${figure(group.running)} unit="running" usual=${group.waiting ? `${figure(group.waiting)} wait` : 'none waits'}/>
+    <${Figure} name="Requests" value=${figure(group.running)} unit=${group.running === null ? '' : 'running'} usual=${group.waiting === null ? '' : group.waiting ? `${figure(group.waiting)} wait` : 'none waits'}/>
     <${Figure} name="First token" value=${group.first_token === null ? '—' : figure(group.first_token)} unit=${group.first_token === null ? '' : 's'} usual="mean of the last seconds"/>
     <${Figure} name="Cache in use" value=${group.cache === null ? '—' : figure(group.cache * 100)} unit=${group.cache === null ? '' : '%'} usual=${group.answers ? `${group.answers.right} of ${group.answers.asked} simple tasks right after the start` : ''}/></dl>`
 }
@@ -95,12 +101,12 @@ function Now({ doc, group, now, ask, pin, stale }) {
   const others = doc.groups.filter(one => one !== group)
   const worried = doc.hosts.flatMap(worries)
   const loading = ['loading', 'starting'].includes(group.state)
-  return html`<section id="now" aria-labelledby="v"><div class="verdict"><div role="status"><div class=${`state tone-${tone(told.shape)}`}><${Shape} name=${told.shape}/><h1 id="v">${doc.groups.length > 1 ? `${group.name}: ` : ''}${told.verdict}</h1></div><p class="say">${tied(told.say)}</p></div>
+  return html`<section id="now" aria-labelledby="v"><div class="verdict"><div role="status"><div class=${`state tone-${tone(told.shape)}`}><${Shape} name=${told.shape}/><h1 id="v">${doc.groups.length > 1 ? `${group.name}: ` : ''}${unbroken(told.verdict)}</h1></div><p class="say">${unbroken(told.say)}</p></div>
     <div class="acts">${actions(group).map((verb, index) => html`<button type="button" class=${index === 0 && ['start', 'wake', 'resume'].includes(verb) ? 'main' : ''} disabled=${stale || doc.playbook !== null} onClick=${() => ask({ verb, group })}>${VERBS[verb].name}${VERBS[verb].typed ? '…' : ''}</button>`)}</div></div>
     ${loading && html`<div class="panel load"><div role="progressbar" aria-label="Loading" aria-valuemin="0" aria-valuemax="100" aria-valuenow=${group.percent ?? 0}><div class="bar2" style=${{ '--f': `${group.percent ?? 0}%` }}><i></i></div></div><p class="says mono">${group.progress}</p>${group.loads.length > 0 && html`<p class="says small">${tied(loads(group))}</p>`}</div>`}
     ${doc.playbook && html`<div class="fix tone-busy"><p><b>${doc.playbook.play}</b> runs, by ${doc.playbook.owner}. Nothing can be changed from here until it has ended.</p></div>`}
     ${doc.jobs.filter(job => job.state !== 'done' || now - job.at < 60).slice(0, 2).map(job => html`<div key=${job.id} class=${`fix tone-${job.state === 'failed' ? 'bad' : job.state === 'done' ? 'good' : 'busy'}`}><p role="status"><b>${VERBS[job.do]?.name || job.do}${job.key ? ` ${job.key}` : ''}</b> ${job.state === 'running' ? `goes on for ${duration(now - job.at)}` : job.state}, asked for by ${job.who}${job.text ? `: ${job.text}` : ''}</p></div>`)}
-    ${worried.length > 0 && html`<ul class="worries">${worried.map(text => html`<li key=${text}><${Shape} name="warn" toned/><span>${tied(text)}</span></li>`)}</ul>`}
+    ${worried.length > 0 && html`<ul class="worries">${worried.map(text => html`<li key=${text}><${Shape} name="warn" toned/><span>${unbroken(text)}</span></li>`)}</ul>`}
     <${Figures} group=${group}/>
     ${others.length > 0 && html`<ul class="groups" aria-label="Other serving groups">${others.map(one => { const its = verdict(one, now); return html`<li key=${one.name}><${Shape} name=${its.shape} toned/><b>${one.name}</b><span class="soft">${its.verdict}: ${one.model}</span><button type="button" class="quiet" onClick=${() => pin(one.name)}>Show<span class="vh"> ${one.name}</span></button></li>` })}</ul>`}
   </section>`
@@ -132,9 +138,11 @@ function Fabric({ doc }) {
   const names = short(drawing.boxes.map(box => box.host), wide)
   return html`<div class="fabric"><svg viewBox=${`0 0 ${drawing.width} ${drawing.height}`} role="img" aria-label=${`${drawing.told}: ${cut.length ? `no carrier on ${cut.join(', ')}` : 'each known cable has its carrier'}`}>
     ${cables.map(({ name, line, label, cut: broken, words, text }) => html`<g key=${name}><line class=${broken ? 'cut' : words === null ? 'dim' : 'cable'} x1=${line[0]} y1=${line[1]} x2=${line[2]} y2=${line[3]}/><text class=${broken ? 'l bad' : 'l'} x=${label[0]} y=${label[1]} text-anchor=${label[2]}>${broken && text ? html`✕<tspan class="far"> no carrier</tspan>` : text}</text></g>`)}
-    ${drawing.middle && html`<rect class="box" x=${drawing.middle[0] - 270} y=${drawing.middle[1] - 26} width="540" height="52" rx="9"/><text class="m" x=${drawing.middle[0]} y=${drawing.middle[1] + 6} text-anchor="middle">${drawing.middle_name}</text>`}
-    ${drawing.boxes.map(box => { const silent = !doc.hosts.find(one => one.name === box.host)?.answers; const said = silent ? 'no answer' : box.words.length * 10 < wide ? box.words : box.words.split(', ').pop(); return html`<g key=${box.host}><rect class=${silent ? 'boxbad' : 'box'} x=${box.x - wide / 2} y=${box.y - high / 2} width=${wide} height=${high} rx="9"/><title>${box.host}</title><text class="m" style=${fitted(names[box.host], wide)} x=${box.x} y=${box.y} text-anchor="middle">${names[box.host]}</text><text class="s" style=${fitted(said, wide)} x=${box.x} y=${box.y + 24} text-anchor="middle">${said}</text></g>` })}</svg></div>`
+    ${drawing.middle && html`<rect class="box" x=${drawing.middle[0] - 270} y=${drawing.middle[1] - 26} width="540" height="52" rx="9"/><text class="m mid" x=${drawing.middle[0]} y=${drawing.middle[1]} text-anchor="middle">${drawing.middle_name}</text>`}
+    ${drawing.boxes.map(box => { const silent = !doc.hosts.find(one => one.name === box.host)?.answers; const said = silent ? 'no answer' : box.words.length * 14 < wide ? box.words : box.words.split(', ').pop(); return html`<g key=${box.host}><rect class=${silent ? 'boxbad' : 'box'} x=${box.x - wide / 2} y=${box.y - high / 2} width=${wide} height=${high} rx="9"/><title>${box.host}</title><text class="m" style=${fitted(names[box.host], wide)} x=${box.x} y=${box.y} text-anchor="middle">${names[box.host]}</text><text class="s" style=${fitted(said, wide)} x=${box.x} y=${box.y + 24} text-anchor="middle">${said}</text></g>` })}</svg></div>`
 }
+
+const wired = ({ topology }) => topology === 'lan' ? 'LAN' : topology
 
 const PARTS = { u: 'in use', w: 'weights', k: 'KV cache', b: 'buffers and graphs', o: 'the rest', p: 'still to come' }
 
@@ -143,7 +151,7 @@ function Hosts({ doc }) {
   const closed = doc.hosts.filter(host => host.answers && host.firewall).length
   const shown = new Set(doc.hosts.flatMap(host => host.memory ? parts(host, doc.groups).filter(([, bytes]) => bytes > 0).map(([kind]) => kind) : []))
   return html`<section id="hosts" aria-labelledby="h2h"><header><h2 id="h2h">Hosts</h2><span class="small soft">${answer} of ${doc.hosts.length} answer${closed ? `, firewall closed on ${closed}` : ''}</span></header>
-    <table class="rows"><caption class="vh">Memory, GPU, links and disk of each host</caption><thead><tr><th scope="col">Host</th><th scope="col">Memory, shared with the GPU</th><th scope="col">GPU</th><th scope="col">Fabric, ${doc.topology}</th><th scope="col">Disk for models</th></tr></thead><tbody>${doc.hosts.map(host => html`<${HostRow} key=${host.name} host=${host} groups=${doc.groups}/>`)}</tbody></table>
+    <table class="rows"><caption class="vh">Memory, GPU, links and disk of each host</caption><thead><tr><th scope="col">Host</th><th scope="col">Memory, shared with the GPU</th><th scope="col">GPU</th><th scope="col">${doc.hosts.length > 1 ? `Fabric, ${wired(doc)}` : 'Links'}</th><th scope="col">Disk for models</th></tr></thead><tbody>${doc.hosts.map(host => html`<${HostRow} key=${host.name} host=${host} groups=${doc.groups}/>`)}</tbody></table>
     ${shown.size > 1 && doc.hosts.some(host => host.planned) && html`<p class="legend">${Object.entries(PARTS).filter(([kind]) => shown.has(kind)).map(([kind, name]) => html`<span key=${kind}><i class=${kind}></i>${name}</span>`)}<span>The sum is measured, its parts are planned.</span></p>`}
     <${Fabric} doc=${doc}/><${Alike} doc=${doc}/></section>`
 }
@@ -198,7 +206,7 @@ function Traffic({ doc, right, own, ask }) {
     <div class="charts"><${Chart} title="Tokens a second" lines=${of('tokens_per_second')} unit="" step=${step} whole=${sum}/><${Chart} title="Requests, running" lines=${of('running')} unit="" step=${step} whole=${sum}/><${Chart} title=${groups.length > 1 ? 'First token, slowest' : 'First token'} lines=${of('first_token')} unit=" s" step=${step} whole=${values => Math.max(...values)}/></div>
     ${groups.length > 1 && html`<p class="legend">${groups.map((name, index) => html`<span key=${name}><i class=${`hue-${HUES[index % 4]}`}></i>${name}</span>`)}</p>`}
     <table class="keys"><caption class="vh">Requests and tokens by key</caption><thead><tr><th scope="col">Key</th><th scope="col" class="num">Requests</th><th scope="col" class="num few">Refused</th><th scope="col" class="num">Tokens</th><th scope="col" class="opt">Limit</th>${right === 'operate' && html`<th scope="col"><span class="vh">Block</span></th>`}</tr></thead><tbody>
-    ${doc.keys.map(key => html`<tr key=${key.name}><th scope="row">${key.name || (right === 'operate' ? '—' : 'all keys')}${key.blocked && html` <span class="tone-bad">blocked</span>`}</th><td class="num">${figure(key.requests)}</td><td class="num few">${figure(key.refused)}</td><td class="num">${figure(key.tokens)}</td><td class="opt small soft">${Object.entries(key.limits).map(([period, both]) => `${figure(both.used ?? 0)} of ${figure(both.limit)} a ${period}`).join(', ') || '—'}</td>${right === 'operate' && html`<td class="num">${key.known && key.name !== 'default' && key.name !== own && html`<button type="button" class="quiet" onClick=${() => ask({ verb: key.blocked ? 'unblock' : 'block', key })}>${key.blocked ? 'Unblock' : 'Block'}<span class="vh"> ${key.name}</span></button>`}</td>`}</tr>`)}
+    ${doc.keys.map(key => html`<tr key=${key.name}><th scope="row">${key.name || (right === 'operate' ? '—' : 'all keys')}${key.blocked && html` <span class="tone-bad">blocked</span>`}</th><td class="num">${figure(key.requests)}</td><td class="num few">${figure(key.refused)}</td><td class="num">${figure(key.tokens)}</td><td class="opt small soft">${Object.entries(key.limits).map(([period, both]) => `${figure(both.used ?? 0)} of ${figure(both.limit)} a ${period}`).join(', ') || '—'}</td>${right === 'operate' && html`<td class="num">${key.known && key.name !== 'default' && key.name !== own && html`<button type="button" class="quiet" disabled=${!ask} onClick=${() => ask({ verb: key.blocked ? 'unblock' : 'block', key })}>${key.blocked ? 'Unblock' : 'Block'}<span class="vh"> ${key.name}</span></button>`}</td>`}</tr>`)}
     ${doc.keys.length === 0 && html`<tr><td colspan="6" class="soft">Nobody has asked yet.</td></tr>`}</tbody></table></section>`
 }
 
@@ -255,6 +263,7 @@ function Elsewhere({ doc }) {
 function Ask({ wish, doc, close, token, say }) {
   const verb = VERBS[wish.verb]
   const name = wish.key ? wish.key.name : named(wish.group, doc.groups)
+  const whole = verb.whole ? `${verb.name}${doc.groups.length > 1 ? `: ${name}` : ''}` : `${verb.name} ${name}`
   const typed = wish.key ? '' : doc.groups.length > 1 ? wish.group.name : wish.group.model
   const [reason, setReason] = useState('')
   const [repeat, setRepeat] = useState('')
@@ -277,13 +286,13 @@ function Ask({ wish, doc, close, token, say }) {
     } catch { setProblem('The head does not answer; look whether it has begun before you try again.') }
     setBusy(false)
   }
-  return html`<dialog aria-labelledby="d" ref=${place} onClose=${close}><form onSubmit=${go}><h2 id="d">${verb.name} ${name}</h2>
+  return html`<dialog aria-labelledby="d" ref=${place} onClose=${close}><form onSubmit=${go}><h2 id="d">${whole}</h2>
     <ul class="what">${wish.key ? html`<li>${count(wish.key.requests, 'request')}, ${count(wish.key.tokens, 'token')} since the exporter began to count.</li>` : wish.group.running ? html`<li>${count(wish.group.running, 'request')} run now.</li>` : ''}${verb.what.map(line => html`<li key=${line}>${line}</li>`)}${verb.loads && html`<li>${costs(wish.group)}</li>`}</ul>
     ${verb.why && html`<div class="field"><label for="r">Why? <span class="soft">everybody sees it, in status.yml as well</span></label><input id="r" maxlength="200" value=${reason} onInput=${event => setReason(event.target.value)}/></div>`}
     ${verb.typed && html`<div class="field"><label for="y">Type <span class="mono">${typed}</span> to ${verb.name.toLowerCase()} it</label><input id="y" autocomplete="off" value=${repeat} onInput=${event => setRepeat(event.target.value)}/></div>`}
     ${wish.right !== 'operate' && html`<div class="field"><label for="k2">Operator key <span class="soft">used once, never stored</span></label><input id="k2" type="password" autocomplete="off" value=${key} onInput=${event => setKey(event.target.value)}/></div>`}
     ${problem && html`<p class="err" role="alert"><${Shape} name="bad"/><span>${problem}</span></p>`}
-    <div class="acts"><button type="button" onClick=${() => place.current.close()}>Leave it</button><button class=${verb.danger ? 'danger' : 'main'} disabled=${!ready}>${verb.name} ${name}</button></div></form></dialog>`
+    <div class="acts"><button type="button" onClick=${() => place.current.close()}>Leave it</button><button class=${verb.danger ? 'danger' : 'main'} disabled=${!ready}>${whole}</button></div></form></dialog>`
 }
 
 const SECTIONS = ['now', 'hosts', 'traffic', 'chat', 'events']
@@ -318,22 +327,22 @@ function Page() {
   }
   if (!token) return html`<${Gate} problem=${problem} enter=${enter}/>`
   // the same frame before the first answer and after it, so that nothing moves when it comes
-  const bar = html`<header class="bar"><div><span class="who">${doc ? html`${doc.host} <span>${count(doc.hosts.length, 'host')}, ${doc.topology}</span>` : 'sparkthor.cluster'}</span>
-    <nav aria-label="Sections"><ul>${SECTIONS.map(name => html`<li key=${name}><a href=${`#${name}`}>${name[0].toUpperCase() + name.slice(1)}</a></li>`)}</ul></nav>
+  const bar = html`<header class="bar"><div><span class="who">${doc ? html`${doc.host} <span>${count(doc.hosts.length, 'host')}${doc.hosts.length > 1 ? `, ${wired(doc)}` : ''}</span>` : 'sparkthor.cluster'}</span>
+    <nav aria-label="Sections"><ul>${SECTIONS.filter(name => name !== 'events' || !doc || group).map(name => html`<li key=${name}><a href=${`#${name}`}>${name[0].toUpperCase() + name.slice(1)}</a></li>`)}</ul></nav>
     <div class="right">${doc && html`<span class=${stale ? 'live old' : 'live'}><i></i><span>${duration(age)} ago</span></span><span class="key soft">${news.key}, may ${news.right}</span>`}
     <button type="button" class="quiet icon" onClick=${dark} aria-label="Light or dark">◐</button><button type="button" class="quiet" onClick=${() => leave('')}>Sign out</button></div></div></header>`
   const skip = html`<a class="skip" href="#now">Skip to the state</a>`
   if (!doc) return html`${skip}${bar}<main id="main"><section id="now"><div class="verdict"><div role="status"><div class="state tone-idle"><${Shape} name=${news.problem ? 'away' : 'idle'}/><h1>${news.problem ? 'No news' : 'One moment'}</h1></div><p class="say">${news.problem || 'The cluster is asked.'}</p></div>
     <div class="acts"><button type="button" onClick=${() => leave('')}>Another key</button></div></div></section></main>`
-  const ask = stale ? () => {} : one => setWish({ ...one, right: news.right })
+  const ask = one => setWish({ ...one, right: news.right })
   const models = doc.groups.filter(one => one.model).map(one => ({ name: one.name, model: one.model,
-    waits: answers(one) || (one.state === 'asleep' && one.on_demand) ? '' : `${verdict(one, head).verdict}.` }))
+    waits: answers(one) || (one.state === 'asleep' && one.on_demand) ? '' : one.state === 'unknown' ? 'Nobody knows whether it answers.' : `${verdict(one, head).verdict}.` }))
   return html`${skip}${bar}
   <main id="main">
-    ${stale && html`<section id="stale" class="fix tone-bad"><p role="alert"><b>No news from ${doc.host} for ${duration(age)}.</b> What you see is from ${clock(doc.time)}. ${sentence(news.problem)} The page asks again by itself.</p></section>`}
+    ${stale && html`<section id="stale" class="fix tone-bad"><p role="alert"><b>No news from ${doc.host} for ${duration(age)}.</b> What you see is from ${clock(doc.time)}. ${unbroken(sentence(news.problem))} The page asks again by itself.</p></section>`}
     ${pinned && group && group.name !== pinned && html`<section class="fix tone-warn"><p role="status"><b>${pinned}</b> is not a serving group of this cluster any more. <button type="button" class="quiet" onClick=${() => pin('')}>Understood</button></p></section>`}
-    ${group ? html`<${Now} doc=${doc} group=${group} now=${head} pin=${pin} ask=${ask} stale=${stale}/>` : html`<section id="now"><h1>${WORDS.absent}</h1><p class="say">site.yml sets up what the inventory wants to be served.</p><${Command} text="ansible-playbook site.yml -i INVENTORY -K"/></section>`}
-    <div class="cols"><div><${Hosts} doc=${doc}/><${Traffic} doc=${doc} right=${news.right} own=${news.key} ask=${ask}/></div>
+    ${group ? html`<${Now} doc=${doc} group=${group} now=${head} pin=${pin} ask=${ask} stale=${stale}/>` : html`<section id="now"><div class="state tone-idle"><${Shape} name="idle"/><h1>${WORDS.absent}</h1></div><p class="say">site.yml sets up what the inventory wants to be served.</p><${Command} text="ansible-playbook site.yml -i INVENTORY -K"/></section>`}
+    <div class="cols"><div><${Hosts} doc=${doc}/><${Traffic} doc=${doc} right=${news.right} own=${news.key} ask=${stale ? null : ask}/></div>
     <div><${Chat} models=${models} token=${token}/>${group && html`<${Events} doc=${doc} group=${group} token=${token}/>`}</div></div>
     <${Elsewhere} doc=${doc}/>
     <footer><span>sparkthor.cluster ${doc.release}</span><span>state of ${clock(doc.time)}</span></footer></main>

@@ -115,7 +115,7 @@ export function halves(doc) {
     const words = told.length ? pace(bytes) : null
     // both halves of a cable to a switch have their words in one place: the same is said once, others stand below
     const text = cut ? 'cut' : words
-    const near = placed.filter(one => Math.abs(one.x - x) < 90 && Math.abs(one.high - high) < 18)
+    const near = placed.filter(one => Math.abs(one.x - x) < 90 && Math.abs(one.high - high) < 26)
     if (!near.length) placed.push({ x, high, text })
     return { line, label: [x, near.length ? high + 18 : high, side], text: near.some(one => one.text === text) ? '' : text,
       name: ends.map(end => end.join(' ')).join(' to '), cut, words }
@@ -221,7 +221,7 @@ export const VERBS = {
   wake: { name: 'Wake', what: ['The group that serves in its place gives way; requests of that one may end first. Of a group on demand, its idle time and hours count as for any request.'] },
   block: { name: 'Block', key: true, why: true, danger: true, what: ['This head refuses it like a key that nobody knows, from now on. Answers that run may end.', 'It stays blocked until somebody unblocks it here. Other heads have pages of their own; for all of them, end it with playbooks/keys.yml.'] },
   unblock: { name: 'Unblock', key: true, what: ['This head takes its requests again, within its limits.'] },
-  resume: { name: 'Take requests again', what: ['A drain ends, and nothing is stopped after it.'] },
+  resume: { name: 'Take requests again', whole: true, what: ['A drain ends, and nothing is stopped after it.'] },
   drain: { name: 'Drain', why: true, what: ['Those that run may end, for at most 10 min; new ones get 503 with Retry-After.', 'It stays so until somebody takes requests again.'] },
   restart: { name: 'Restart', why: true, loads: true, what: ['Requests that run may end first, for at most 5 min; new ones get 503 with Retry-After.'] },
   stop: { name: 'Stop', why: true, typed: true, danger: true, what: ['Requests that run may end first, for at most 10 min; new ones get 503.', 'It stays stopped, also after reboots, until somebody starts it.'] }
