@@ -19,7 +19,7 @@ const SHAPES = {
 const Shape = ({ name, toned }) => html`<svg viewBox="0 0 16 16" fill="currentColor" aria-hidden="true" class=${toned ? `tone-${tone(name)}` : ''}>${SHAPES[name] || SHAPES.dot}</svg>`
 
 /** A name with hyphens stays on one line where it can, and so does an option. */
-const unbroken = text => tied(text).split(/(\S*-\S+)/).map((part, index) => index % 2 && part.length < 24 ? html`<span class="one">${part}</span>` : part)
+const unbroken = text => typeof text !== 'string' ? text : tied(text).split(/(\S*-\S+)/).map((part, index) => index % 2 && part.length < 24 ? html`<span class="one">${part}</span>` : part)
 
 /** Asks for the state each two seconds, each 15 when nobody looks, and never twice at once. */
 function useNews(token, leave) {
