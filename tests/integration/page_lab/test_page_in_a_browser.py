@@ -200,9 +200,9 @@ def test_what_playbooks_found_is_told_by_page_and_status(anna: Page, cluster: Cl
             assert ended().rc == 0, ended().failures
     own = anna.locator(".alike")
     for name in ("doctor.yml", "drift.yml"):
-        expect(own).to_contain_text(re.compile(rf"{name} \d+ (s|min) ago: "), timeout=1000 * SOON)
+        expect(own).to_contain_text(re.compile(rf"{name} \d+\s(s|min) ago: "), timeout=1000 * SOON)
     picture(anna, "findings")
-    said = own.locator(".worries").inner_text()
+    said = own.locator(".worries").inner_text().replace("\u00a0", " ")
     with playbook(cluster, "playbooks/status.yml") as ended:
         told = ended().output
     for name in ("doctor.yml", "drift.yml"):
