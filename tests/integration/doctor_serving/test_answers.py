@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import time
 from pathlib import Path
@@ -24,7 +25,8 @@ from tests.integration.serve.page import AGENTS, blocks, run
 from tools.playbooks import run_playbook
 
 MODEL = "smollm2-135m-instruct"
-CHAT = [block for block in blocks() if block[0] not in {*AGENTS, "Embeddings"}]
+#: this model's chat template knows no tools
+CHAT = [block for block in blocks() if block[0] not in {*AGENTS, "Embeddings"} and "tools=" not in block[2]]
 YAML = "/etc/sparkthor/vllm.yaml"
 #: each layer's input is all but lost, as a kernel does that computes wrongly: words come, and sense does not. They
 #: would not end by themselves, and a busy machine needs minutes for them
@@ -69,7 +71,7 @@ def test_the_answer_is_true(serving: Serving) -> None:
 @pytest.mark.parametrize(("title", "kind", "text"), CHAT, ids=[f"{row[0]} {place}" for place, row in enumerate(CHAT)])
 def test_a_client_gets_words(serving: Serving, title: str, kind: str, text: str) -> None:
     said = run(serving, kind, text, model=MODEL)
-    assert any(word.isalpha() and word.isascii() for word in said.split()), f"{title}: {said!r}"
+    assert re.search("[A-Za-z]{3}", said.replace("[end]", "")), f"{title}: {said!r}"
 
 
 def test_it_is_measured(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +89,7 @@ def test_it_is_measured(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.Mo
     document = json.loads(kept.read_text())
     assert document["model"] == MODEL
     assert {row["streams"] for row in document["rows"]} == {1, 2}
-    assert all(row["tokens_per_second"] > 0 for row in document["rows"])
+    assert all(row["throughput"] > 0 for row in document["rows"])
 
 
 def test_answers_without_sense_are_named(cluster: Cluster, tmp_path: Path) -> None:
