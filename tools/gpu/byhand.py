@@ -33,7 +33,7 @@ PORT = 8100
 WAYS = ("ours", "engine", "by hand")
 #: of two serving groups: another group's door and its own head's, and the engine behind them
 CHAIN = ("chain", "socket")
-#: while ten browsers look at the page, and while none does
+#: while ten browsers look at the page, and while none does: its process reads every two seconds for 30 s more
 PAGE = ("polled", "ours")
 #: prompts that the prefix cache knows, and new ones
 CACHED = ("same", "ours")
