@@ -53,9 +53,8 @@ options:
     default: true
     version_added: 0.2.0
   engine:
-    description: Which engine the image has to have.
+    description: Which engine the image has to have, by its name in C(serving_engine).
     type: str
-    choices: [vllm, sglang, tensorrt_llm]
     default: vllm
     version_added: 0.2.0
   build:
@@ -160,6 +159,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import arguments, image_host
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.container import ContainerError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry as engines
 from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import StoreError
 
@@ -173,7 +173,7 @@ def main() -> None:
             "archive": {"type": "str", "default": ""},
             "pull": {"type": "bool", "default": True},
             "ray": {"type": "bool", "default": True},
-            "engine": {"type": "str", "default": "vllm", "choices": ["vllm", "sglang", "tensorrt_llm"]},
+            "engine": {"type": "str", "default": engines.DEFAULT.name},
             "build": {"type": "dict", "default": {}},
             "gpu": {"type": "str", "choices": ["auto", "cdi", "gpus", "runtime", "none"], "default": "auto"},
             "settings": {"type": "dict", "default": {}},
@@ -183,6 +183,9 @@ def main() -> None:
         supports_check_mode=True,
     )
     params = module.params
+    in_images = [name for name, engine in engines.ENGINES.items() if not engine.programs]
+    if params["engine"] not in in_images:
+        module.fail_json(msg=f"engine={params['engine']!r}: an image has one of {', '.join(in_images)}")
     try:
         if not params["target"]:
             # before the first change the controller's side asks for the image that is there under this tag

@@ -22,9 +22,8 @@ extends_documentation_fragment:
   - sparkthor.cluster.attributes.no_diff
 options:
   engine_name:
-    description: Which engine it is.
+    description: Which engine it is, by its name in C(serving_engine).
     type: str
-    choices: [vllm, sglang]
     default: vllm
   command:
     description:
@@ -170,7 +169,7 @@ def find_table(text: str) -> dict[str, Any] | None:
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "engine_name": {"type": "str", "choices": ["vllm", "sglang"], "default": "vllm"},
+            "engine_name": {"type": "str", "default": "vllm"},
             "command": {"type": "list", "elements": "str", "default": ["/opt/sparkthor/venv/bin/python"]},
             "version": {"type": "str"},
             "cache_dir": {"type": "str", "default": "/opt/sparkthor"},
@@ -186,6 +185,8 @@ def main() -> None:
     )
     command, timeout = module.params["command"], module.params["timeout"]
     name = module.params["engine_name"]
+    if name not in READERS:
+        module.fail_json(msg=f"engine_name={name!r}: options are read of {' and '.join(READERS)} alone")
     ask = f"from importlib.metadata import version; print(version({name!r}))"
     version = module.params["version"] or run_python(module, command, ask, timeout).strip()
     path = cache_path(module.params["cache_dir"], version, name)

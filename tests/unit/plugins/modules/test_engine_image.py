@@ -508,3 +508,9 @@ def test_an_image_stays_as_it_is_where_ray_starts_no_rank(host: Host, docker: Do
     assert "commit" not in docker.verbs()
     # an image with an old Ray is none to start it
     assert bool(found) == ("ray 2.49.0 is too old" in str(host().get("msg")))
+
+
+def test_an_engine_that_no_image_has_is_refused(host: Host, docker: Docker) -> None:
+    said = host(engine="llama_cpp")["msg"]
+    assert said == "engine='llama_cpp': an image has one of vllm, sglang, tensorrt_llm"
+    assert docker.calls == []

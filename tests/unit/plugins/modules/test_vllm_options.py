@@ -138,6 +138,11 @@ def test_another_engine_s_options_are_read_and_it_is_not_imported(
     assert (again["cached"], again["table"]) == (True, result["table"])
 
 
+def test_an_engine_whose_options_nobody_reads(capsys: pytest.CaptureFixture[str]) -> None:
+    code, result = run(capsys, cache_dir="", engine_name="abacus")
+    assert (code, result["msg"]) == (1, "engine_name='abacus': options are read of vllm and sglang alone")
+
+
 def test_an_engine_that_hangs(capsys: pytest.CaptureFixture[str], engine: Path) -> None:
     (engine / "vllm" / "platforms.py").write_text("import time\ntime.sleep(60)\n")
     code, result = run(capsys, cache_dir="", version="9.1.0", timeout=1)
