@@ -21,6 +21,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 
+#: the pattern that means the one model in GGUF of a repository or folder, whatever else is there
+ANY = "*.gguf"
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 #: GGUF's types of a value as struct reads them

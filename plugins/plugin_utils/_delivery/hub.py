@@ -15,7 +15,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import write_atomic
@@ -106,12 +106,14 @@ def wanted(names: Iterable[str], pattern: str = "", several: bool = False) -> li
         return _of_gguf(names, pattern)
     found = gguf.models_in(names)
     if len(found) > 1 and not several and not weight_form(names)[0]:
-        raise HubError(
-            f"it holds {len(found)} models in GGUF ({_some(found)}): choose one by pattern, such as "
-            f"pattern: {found[0].rpartition('/')[2]!r}"
-        )
+        raise HubError(_several(found))
     patterns = files_left_out(names)
     return [name for name in names if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+
+
+def _several(found: Sequence[str]) -> str:
+    example = found[0].rpartition("/")[2]
+    return f"it holds {len(found)} models in GGUF ({_some(found)}): choose one by pattern, such as pattern: {example!r}"
 
 
 def _some(names: Iterable[str]) -> str:
@@ -122,6 +124,8 @@ def _some(names: Iterable[str]) -> str:
 def _of_gguf(names: list[str], pattern: str) -> list[str]:
     models = gguf.models_in(names)
     fitting = [name for name in models if gguf.fits(name, pattern)]
+    if len(fitting) != 1 and pattern == gguf.ANY:
+        raise HubError(_several(fitting) if fitting else "it holds no model in GGUF: choose another")
     if len(fitting) != 1:
         what = f"fits {len(fitting)} of them" if fitting else "fits none of them"
         held = f"it holds {_some(fitting or models)}" if models else "it holds no model in GGUF"

@@ -25,6 +25,11 @@ def on_hub(name: str) -> bool:
     return _ID.match(name) is not None
 
 
+def in_gguf(name: str) -> bool:
+    """Whether the name means one model in GGUF: a file, or a quantization of a repository."""
+    return _GGUF.search(name) is not None
+
+
 def is_folder(source: str) -> bool:
     return source.startswith(("/", ".", "~"))
 
@@ -75,7 +80,7 @@ def gguf_file(model: str, folder: str, declared: Iterable[Mapping[str, Any]]) ->
 
 def problem(model: str, takes_gguf: bool = False) -> tuple[str, str] | None:
     """What is wrong with the name of a model to serve, and the fix."""
-    if _GGUF.search(model):
+    if in_gguf(model):
         if takes_gguf:
             return None
         return "names weights in GGUF, which are not planned", SAFETENSORS_FIX

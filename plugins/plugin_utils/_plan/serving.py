@@ -12,6 +12,7 @@ from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import LOCKED, EngineError, read_engine
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model import gguf
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import (
     index_remark,
     read_model_folder,
@@ -127,7 +128,7 @@ def plan_serving(
         if plan["revision"]:
             plan["args"] = dict(sorted({"revision": plan["revision"], **plan["args"]}.items()))
     else:
-        name, models = stored(plan)
+        name, models = stored(plan, _SAFETENSORS not in engine.can.formats)
     return {
         "recipe": first.get("vllm_serve_recipe") or plan["name"],
         "model": name,
@@ -267,21 +268,24 @@ def from_hub(first: Mapping[str, Any]) -> bool:
     return bool(boolean(first.get("vllm_serve_from_hub") or False, strict=False))
 
 
-def stored(plan: Mapping[str, Any]) -> tuple[str, list[dict[str, Any]]]:
-    """A hub id is fetched by the model store and served from there, under the last part of its name."""
+def stored(plan: Mapping[str, Any], in_gguf: bool = False) -> tuple[str, list[dict[str, Any]]]:
+    """A hub id is fetched by the model store and served from there, under the last part of its name.
+
+    ``in_gguf`` where the engine reads nothing else: beside safetensors the store would leave that model out.
+    """
     model = plan["model"]
     if "/" not in model or model.startswith("/"):
         return model, []
     source, _colon, quantization = (
         model.partition(":") if model_source.on_hub(model.partition(":")[0]) else (model, "", "")
     )
-    name = source.rpartition("/")[2]
+    name, pattern = source.rpartition("/")[2], ""
     if quantization:
-        name = f"{name}-{quantization}"
-        return name, [
-            {"name": name, "source": source, "revision": plan["revision"], "pattern": f"*{quantization}*.gguf"}
-        ]
-    return name, [{"name": name, "source": model, "revision": plan["revision"]}]
+        name, pattern = f"{name}-{quantization}", f"*{quantization}*.gguf"
+    elif in_gguf and "://" not in source and not model_source.in_gguf(source):
+        pattern = gguf.ANY
+    entry = {"name": name, "source": source, "revision": plan["revision"]}
+    return name, [{**entry, "pattern": pattern} if pattern else entry]
 
 
 def own_choice(first: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry as on_hosts
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import model_source
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import executor as executors
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import EngineDemands, PlannedEngine
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.llama_cpp import PlannedLlamaCpp
@@ -32,8 +33,8 @@ def planned_engine(name: str) -> PlannedEngine:
 
 
 def format_of(model: str) -> str:
-    """``gguf`` for one file of that format by its name, else empty: a folder may hold anything."""
-    return "gguf" if model.lower().endswith(".gguf") else ""
+    """``gguf`` for a name that means one model of that format, else empty: a folder may hold anything."""
+    return "gguf" if model_source.in_gguf(model) else ""
 
 
 def _adapters(args: Any) -> str:

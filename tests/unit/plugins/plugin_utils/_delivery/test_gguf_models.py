@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model import gguf
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, models
 
 from tests.unit.gguf_files import small_model, split_model
@@ -48,6 +49,8 @@ def test_a_pattern_chooses_one_model_with_its_parts(pattern: str, weights: list[
         (["model.safetensors"], "*Q4*", "fits none of them: it holds no model in GGUF"),
         (NAMES[8:], "*BF16*", "lacks 1 of 2 parts, such as BF16/m-BF16-00001-of-00002.gguf"),
         (NAMES[:-1], "", r"it holds 3 models in GGUF \(BF16.*choose one by pattern, such as pattern: 'm-BF16"),
+        (NAMES, "*.gguf", r"it holds 3 models in GGUF \(BF16.*choose one by pattern, such as pattern: 'm-BF16"),
+        (NAMES[-1:], "*.gguf", "^it holds no model in GGUF: choose another$"),
     ],
 )
 def test_a_choice_that_is_none(names: list[str], pattern: str, problem: str) -> None:
@@ -58,6 +61,8 @@ def test_a_choice_that_is_none(names: list[str], pattern: str, problem: str) -> 
 def test_without_a_pattern_other_forms_are_left_out_as_ever() -> None:
     assert hub.wanted(NAMES) == [name for name in NAMES if not name.endswith(".gguf")]
     assert hub.wanted(["m.gguf", "README.md"]) == ["m.gguf", "README.md"]
+    # whose engine reads nothing else gets the one in GGUF
+    assert hub.wanted(["m.gguf", "README.md", "model.safetensors"], gguf.ANY) == ["README.md", "m.gguf"]
 
 
 def declared(source: Path | str, **more: Any) -> list[str]:

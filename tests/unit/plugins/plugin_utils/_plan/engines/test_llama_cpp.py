@@ -77,6 +77,16 @@ def test_a_folder_s_one_model_is_found_by_its_pattern(tmp_path: Path, model: str
         served("mine", model_store_models=[{"name": "mine", "source": str(tmp_path)}])
 
 
+@pytest.mark.parametrize("name", ["owner/mixed", "./mixed"])
+def test_beside_weights_in_another_form_the_model_in_gguf_is_meant(tmp_path: Path, model: str, name: str) -> None:
+    (tmp_path / "mixed").mkdir()
+    small_model(tmp_path / "mixed/m.gguf")
+    (tmp_path / "mixed/model.safetensors").touch()
+    found = served(name, 1)
+    assert found["models"] == [{"name": "mixed", "source": name, "revision": "", "pattern": "*.gguf"}]
+    assert (found["memory"] is None) == name.startswith("owner")
+
+
 def test_a_quantization_of_the_hub_is_fetched_by_its_name() -> None:
     found = served("owner/quants:Q4_K_M", vllm_serve_max_model_len=4096)
     assert found["models"] == [

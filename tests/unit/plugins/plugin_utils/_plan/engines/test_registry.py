@@ -34,6 +34,7 @@ def test_an_engine_that_nobody_knows_is_refused_with_those_that_there_are() -> N
     ("given", "kinds", "words"),
     [
         ({"vllm_serve_model": "/srv/a.GGUF"}, (), "vLLM cannot do gguf models; "),
+        ({"vllm_serve_model": "org/a-GGUF:Q4_K_M"}, (), "vLLM cannot do gguf models; set serving_engine to llama_cpp"),
         ({"vllm_serve_executor": "flux"}, (), "vLLM cannot do flux as executor; "),
         ({}, ("abacus",), "vLLM cannot do hosts of kind abacus; "),
     ],
