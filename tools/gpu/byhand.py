@@ -8,12 +8,14 @@ seconds, without a start in between. With executor ray it has a Ray of its own, 
 from inside the head, where no firewall stands between. Our engine is also asked past the front proxy: two engines that
 are started alike may differ, and what is lost on the way to one and the same engine is our chain's alone. A second
 one by hand (``boxed``) has the limits of the served one's unit, and nothing else of ours: it shows what
-these cost, and how far two engines are apart that are started alike.
+these cost, and how far two engines are apart that are started alike. Of SGLang both by hand have them, because they are
+the unit's container under other names.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import re
 import shlex
@@ -55,13 +57,13 @@ _LIMITS = re.compile(
     r"|Restrict(?:AddressFamilies|Namespaces|Realtime|SUIDSGID)|SystemCall\w+|TasksMax|UMask)=.*$",
     re.MULTILINE,
 )
-#: SGLang's, and where the container of the one by hand finds its own
-SGLANG, MOVED = "/etc/sparkthor/sglang.yaml", "/var/lib/sparkthor/cache/by-hand.yaml"
+#: SGLang's, and the folder in which containers of those by hand find their own
+SGLANG, CACHE = "/etc/sparkthor/sglang.yaml", "/var/lib/sparkthor/cache"
 #: where the unit makes vLLM listen
 SOCKET = "/run/sparkthor/vllm/vllm.sock"
 _GIVEN = ("vllm:generation_tokens_total", "vllm:spec_decode_num_accepted_tokens_total")
 #: ports of its own: for Ray, and for the ranks of executor mp
-RAY_PORT, MASTER_PORT = 7379, 29777
+RAY_PORT, MASTER_PORT, BOXED_MASTER_PORT = 7379, 29777, 29778
 
 _READ = (
     "/opt/sparkthor/venv/bin/python -I -c 'import json,yaml; print(json.dumps(yaml.safe_load(open(\""
@@ -94,10 +96,12 @@ _RAY = (
 _STOP = """
 failed=0
 if command -v docker >/dev/null; then
-  said=$(docker rm -f by-hand 2>&1) || case $said in
-    *"No such container"* | *"is already in progress"* | *"Cannot connect to the Docker daemon"*) ;;
-    *) echo "$said" >&2; failed=1 ;;
-  esac
+  for name in by-hand by-hand-boxed; do
+    said=$(docker rm -f $name 2>&1) || case $said in
+      *"No such container"* | *"is already in progress"* | *"Cannot connect to the Docker daemon"*) ;;
+      *) echo "$said" >&2; failed=1 ;;
+    esac
+  done
 fi
 for unit in by-hand-vllm by-hand-boxed by-hand-ray; do
   # 5: it is not loaded
@@ -139,28 +143,47 @@ def is_sglang(site: Site) -> bool:
     return site.on(site.head, f"test ! -e {SGLANG} || echo yes").strip() == "yes"
 
 
-def moved(served: str) -> str:
-    """SGLang's configuration with ports of its own."""
-    text = re.sub(r"^(port:).*$", rf"\1 {PORT}", served, flags=re.MULTILINE)
-    return re.sub(r"^(dist-init-addr:.*:)\d+(['\"]?)$", rf"\g<1>{MASTER_PORT}\2", text, flags=re.MULTILINE)
+@dataclasses.dataclass(frozen=True)
+class Container:
+    """One of SGLang by hand."""
+
+    name: str
+    unit: str
+    folder: str
+    port: int
+    master_port: int
+
+    @property
+    def config(self) -> str:
+        return f"{CACHE}/{self.name}.yaml"
+
+    def moved(self, served: str) -> str:
+        """SGLang's configuration with ports of its own."""
+        text = re.sub(r"^(port:).*$", rf"\1 {self.port}", served, flags=re.MULTILINE)
+        return re.sub(r"^(dist-init-addr:.*:)\d+(['\"]?)$", rf"\g<1>{self.master_port}\2", text, flags=re.MULTILINE)
+
+    def words(self, shown: Sequence[str]) -> list[str]:
+        """The unit's own ``docker run``, under another name and with the other configuration."""
+        words = [self.config if word == SGLANG else word for word in shown]
+        words[words.index("--name") + 1] = self.name
+        words[words.index("--cidfile") + 1] = f"{self.folder}/cid"
+        return words
 
 
-def container(shown: Sequence[str]) -> list[str]:
-    """The unit's own ``docker run``, under another name and with the other configuration."""
-    words = [MOVED if word == SGLANG else word for word in shown]
-    words[words.index("--name") + 1] = "by-hand"
-    words[words.index("--cidfile") + 1] = f"{FOLDER}/cid"
-    return words
+HAND = Container("by-hand", "by-hand-vllm", FOLDER, PORT, MASTER_PORT)
+BOXED = Container("by-hand-boxed", "by-hand-boxed", BOXED_FOLDER, BOXED_PORT, BOXED_MASTER_PORT)
 
 
-def _start_sglang(site: Site) -> None:
+def _start_sglang(site: Site, one: Container) -> None:
+    laid = _FOLDER.replace(FOLDER, one.folder)
     for host in site.hosts:
-        site.on(host, f"{_FOLDER}\numask 022; echo {shlex.quote(moved(site.on(host, f'cat {SGLANG}')))} >{MOVED}")
+        text = shlex.quote(one.moved(site.on(host, f"cat {SGLANG}")))
+        site.on(host, f"{laid}\numask 022; echo {text} >{one.config}")
         model = site.on(host, f"sed -n 's/^model-path: *//p' {SGLANG}").strip().strip("'\"")
         shown = json.loads(site.on(host, _SHOWN, "serve", "--config", SGLANG, "--model-path", model))
-        unit = ["systemd-run", "--quiet", "--collect", "--unit=by-hand-vllm"]
-        unit += [f"--property={one}=append:{FOLDER}/vllm.log" for one in ("StandardOutput", "StandardError")]
-        site.lab.exec(host, [*unit, *container(shown)])
+        unit = ["systemd-run", "--quiet", "--collect", f"--unit={one.unit}"]
+        unit += [f"--property={name}=append:{one.folder}/vllm.log" for name in ("StandardOutput", "StandardError")]
+        site.lab.exec(host, [*unit, *one.words(shown)])
 
 
 def start(site: Site, without: Sequence[str] = ()) -> float:
@@ -168,7 +191,7 @@ def start(site: Site, without: Sequence[str] = ()) -> float:
     begun = time.monotonic()
     probe = ["curl", "-sf", "-m", "2", f"http://127.0.0.1:{PORT}/health"]
     if is_sglang(site):
-        _start_sglang(site)
+        _start_sglang(site, HAND)
         _until(site, probe, 400, "SGLang by hand")
         return time.monotonic() - begun
     ray = by_ray(site)
@@ -188,13 +211,17 @@ def start(site: Site, without: Sequence[str] = ()) -> float:
 
 def start_boxed(site: Site) -> None:
     """A second one, in the limits of the served one's unit. One host, without Ray."""
+    probe = ["curl", "-sf", "-m", "2", f"http://127.0.0.1:{BOXED_PORT}/health"]
+    if is_sglang(site):
+        _start_sglang(site, BOXED)
+        _until(site, probe, 400, "a second SGLang by hand", BOXED_FOLDER)
+        return
     limits = _LIMITS.findall(site.on(site.head, f"systemctl cat {VLLM}"))
     served = config(json.loads(site.on(site.head, _READ)), True, BOXED_PORT)
     site.on(site.head, _FOLDER.replace(FOLDER, BOXED_FOLDER))
     text = shlex.quote(json.dumps(served))
     site.on(site.head, f"echo {text} >{BOXED_FOLDER}/vllm.yaml; chmod 644 {BOXED_FOLDER}/vllm.yaml")
     _run(site, site.head, "boxed", _VLLM, folder=BOXED_FOLDER, limits=limits)
-    probe = ["curl", "-sf", "-m", "2", f"http://127.0.0.1:{BOXED_PORT}/health"]
     _until(site, probe, 400, "vLLM by hand in the unit's limits", BOXED_FOLDER)
 
 

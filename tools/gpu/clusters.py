@@ -226,10 +226,17 @@ _SGLANG_WIDE: dict[str, Any] = {
         "chunked-prefill-size": 2048,
     },
 }
+#: three layers of it, so that ours and two by hand fit on one GPU
+_SGLANG_THREE: dict[str, Any] = {
+    **_SGLANG_WIDE,
+    "model_store_models": [{"name": "wide3-qwen3", "source": str(TOP / ".lab" / "gpu" / "wide3")}],
+    "vllm_serve_model": "wide3-qwen3",
+}
 SGLANG: Mapping[str, Cluster] = {
     "sgl": Cluster((0, 1), "SGLang, TP=2", pipeline=1, tensor=2, executor="mp", more=_SGLANG),
     "sglw": Cluster((0, 1), "SGLang, TP=2, 29.5B", pipeline=1, tensor=2, executor="mp", more=_SGLANG_WIDE),
     "sgl1": Cluster((0, 0), "SGLang, TP=2 on one GPU", pipeline=1, tensor=2, executor="mp", more=_SGLANG),
+    "sglp": Cluster((0,), "SGLang, one host, 17.9B", pipeline=1, executor="mp", more=_SGLANG_THREE),
 }
 #: what the table of clusters calls them; the others only take faults and load
 TITLES = [

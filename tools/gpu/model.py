@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write a Qwen3 with the shape of the 0.6B model, random weights and the lab's tokenizer: model.py FOLDER [WHAT]
+"""Write a Qwen3 with the shape of the 0.6B model, random weights and the lab's tokenizer: model.py FOLDER [WHAT...]
 
 It computes as the real one does, token for token, and says nothing: for speed and faults, not for answers. Run by a
 Python that has torch and safetensors.
@@ -11,7 +11,8 @@ the size of a batch decides. So a token that is lost, twice there or of another 
 what moves a logit by less than a third does not.
 
 With --wide it has five layers of 5.8 billion parameters each, so that the GPUs set how long a step takes and a step is
-of few parts. It holds no weights but their names, because an engine makes them itself (load-format: dummy).
+of few parts. It holds no weights but their names, because an engine makes them itself (load-format: dummy). With
+--three it has three layers, so that three engines fit on one GPU.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ SURE = {"num_hidden_layers": 6, "max_window_layers": 6}
 #: how the shape differs with --wide
 WIDE = {"num_hidden_layers": 5, "max_window_layers": 5, "hidden_size": 8192, "intermediate_size": 229376,
         "num_attention_heads": 64}  # fmt: skip
+#: how many layers it has with --three
+THREE = {"num_hidden_layers": 3, "max_window_layers": 3}
 #: from one token to its successor, in the half of the vocabulary whose tokens are words
 STRIDE = 4099
 
@@ -67,11 +70,11 @@ def successor(token: int, vocabulary: int) -> int:
     return half + (token + STRIDE) % half
 
 
-def make(target: str, sure: bool = False, wide: bool = False) -> int:
+def make(target: str, sure: bool = False, wide: bool = False, three: bool = False) -> int:
     import safetensors.torch
     import torch
 
-    shape = {**SHAPE, **(SURE if sure else WIDE if wide else {})}
+    shape = {**SHAPE, **(SURE if sure else WIDE if wide else {}), **(THREE if three else {})}
     part = f"{target}.part"
     shutil.rmtree(part, ignore_errors=True)
     os.makedirs(part)
@@ -116,4 +119,5 @@ def padded(tokenizer: dict[str, object]) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    print(f"model: {make(sys.argv[1], '--sure' in sys.argv, '--wide' in sys.argv):,} parameters in {sys.argv[1]}")
+    count = make(sys.argv[1], *(f"--{what}" in sys.argv for what in ("sure", "wide", "three")))
+    print(f"model: {count:,} parameters in {sys.argv[1]}")

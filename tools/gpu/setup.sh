@@ -95,10 +95,10 @@ image() {
   until [ -e .debs.done ] && [ -e .venv.done ]; do kill -0 $$ || return 1; sleep 0.5; done
   "$top/.venv/bin/python" "$top/tools/gpu/image.py" sglang sglang.tar
 }
-# the second one is for tools.gpu.suite chaos, the third for its sglang
+# the second one is for tools.gpu.suite chaos, the others for its sglang
 model() {
   "$python" "$top/tools/gpu/model.py" model && "$python" "$top/tools/gpu/model.py" sure --sure &&
-    "$python" "$top/tools/gpu/model.py" wide --wide
+    "$python" "$top/tools/gpu/model.py" wide --wide && "$python" "$top/tools/gpu/model.py" wide3 --wide --three
 }
 
 running=()

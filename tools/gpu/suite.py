@@ -125,9 +125,14 @@ def shared() -> tuple[Wave, ...]:
 
 
 def sglang(cluster: str) -> Wave:
-    """SGLang from a container: deployed twice, against itself by hand, and three faults."""
-    # of the large model whole answers, its own engine past the front proxy among them
-    long = "--requests 1 --tokens 512 --pairs 10 --ways ours,engine,by-hand"
+    """SGLang from a container: deployed twice, against itself by hand, three faults; on one GPU only pairs, many."""
+    # of a large model whole answers
+    whole = "--requests 1 --tokens 512"
+    if cluster == "sglp":
+        every = f"--ways by-hand,ours,engine,boxed --pairs 36 --streams 8,1 {whole} --cores 10"
+        return Wave(((Step(cluster, "deploy hand boxed", "", 700), Step(cluster, "byhand", every)),))
+    # its own engine past the front proxy among them
+    long = f"{whole} --pairs 10 --ways ours,engine,by-hand"
     price = long if cluster == "sglw" else "--seconds 6 --tokens 64 --pairs 3 --ways ours,by-hand"
     steps = (
         Step(cluster, "deploy again hand", "", 700),

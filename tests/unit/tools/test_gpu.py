@@ -159,11 +159,12 @@ def test_each_part_is_used_as_soon_as_it_is_there(checkout: Path, tmp_path: Path
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "setup: 2 files are in parts that are not here yet")
     told = tmp_path / "told"
     model = f"{checkout}/tools/gpu/model.py"
-    assert told.read_text().splitlines() == [f"{model} model", f"{model} sure --sure", f"{model} wide --wide"]
+    wide = [f"{model} wide --wide", f"{model} wide3 --wide --three"]
+    assert told.read_text().splitlines() == [f"{model} model", f"{model} sure --sure", *wide]
     done = set_up(checkout, "part-2", "--thin")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith("setup: ready")
-    asked = told.read_text().splitlines()[3:]
+    asked = told.read_text().splitlines()[4:]
     assert asked[0].endswith("unpacked/x-1-py3-none-any packed")
     assert asked[1:] == [f"{checkout}/tools/gpu/wheels.py thin thin.txt --thin"]
     # what the suites do without is made when it is asked for
@@ -891,11 +892,43 @@ def test_vllm_by_hand_listens_beside_ours() -> None:
 
 def test_sglang_by_hand_is_the_units_container_with_ports_of_its_own() -> None:
     served = "host: 127.0.0.1\nport: 30000\ndist-init-addr: 10.78.0.11:29501\ntp-size: 2\n"
-    assert byhand.moved(served) == "host: 127.0.0.1\nport: 8100\ndist-init-addr: 10.78.0.11:29777\ntp-size: 2\n"
     shown = ["docker", "run", "--name", "sparkthor-vllm", "--cidfile", "/run/c", "image", "--config", byhand.SGLANG]
-    assert byhand.container(shown) == [
-        *("docker", "run", "--name", "by-hand", "--cidfile", f"{byhand.FOLDER}/cid", "image", "--config"), byhand.MOVED,
+    for one, name, port, master in (
+        (byhand.HAND, "by-hand", 8100, 29777),
+        (byhand.BOXED, "by-hand-boxed", 8101, 29778),
+    ):
+        laid = f"host: 127.0.0.1\nport: {port}\ndist-init-addr: 10.78.0.11:{master}\ntp-size: 2\n"
+        assert one.moved(served) == laid
+        assert one.words(shown) == [
+            *("docker", "run", "--name", name, "--cidfile", f"{one.folder}/cid", "image", "--config"),
+            f"/var/lib/sparkthor/cache/{name}.yaml",
+        ]
+
+
+def test_a_second_sglang_by_hand_disturbs_nothing_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    laid: list[str] = []
+    begun: list[list[str]] = []
+
+    def on(_host: str, command: str, *_words: str) -> str:
+        laid.append(command)
+        if command.startswith("test "):
+            return "yes\n"
+        if command == f"cat {byhand.SGLANG}":
+            return "port: 30000\n"
+        return json.dumps(["docker", "--name", "x", "--cidfile", "y"]) if "systemd-run" in command else "/m\n"
+
+    monkeypatch.setattr(byhand, "_until", lambda *_words, **_more: None)
+    lab = SimpleNamespace(exec=lambda _host, words: begun.append(words))
+    site: Any = SimpleNamespace(head="one", hosts=["one"], on=on, lab=lab)
+    byhand.start(site)
+    first = len(laid)
+    byhand.start_boxed(site)
+    assert [words[words.index("--name") + 1] for words in begun] == ["by-hand", "by-hand-boxed"]
+    assert [word for words in begun for word in words if word.startswith("--unit=")] == [
+        "--unit=by-hand-vllm", "--unit=by-hand-boxed",
     ]  # fmt: skip
+    assert any("port: 8101" in command for command in laid[first:])
+    assert not [command for command in laid[first:] if f"{byhand.FOLDER};" in command or "by-hand.yaml" in command]
 
 
 def test_a_stage_for_a_cluster_of_its_own_is_only_laid_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
