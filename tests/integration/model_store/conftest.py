@@ -31,6 +31,11 @@ class Run:
     seconds: float
     output: str
 
+    @property
+    def said(self) -> str:
+        """The output with its wrapped lines joined, and one space for many."""
+        return " ".join(self.output.split())
+
 
 @dataclass
 class Model:

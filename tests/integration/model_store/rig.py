@@ -263,8 +263,9 @@ with open({path!r}, "rb") as file:
         def deliver(host: str) -> None:
             whole = {entry[0]: f"{blobs}/{entry[0]}" for entry in contents} if host == order[0] else {}
             job = {
-                "run": run, "node": host, "key": (keys or {}).get(host, key), "port": PORT, "part_size": size,
-                "listen": fanout_routes.addresses(self.fabric[host]["links"]), "peers": peers, "names": {},
+                "run": run, "node": host, "hosts": list(order), "key": (keys or {}).get(host, key),
+                "port": PORT, "part_size": size, "peers": peers, "names": {},
+                "listen": fanout_routes.addresses(self.fabric[host]["links"]),
                 "upstreams": plan[host].upstreams, "behind": plan[host].behind, "streams": streams,
                 "patience": patience, "contents": contents, "local": whole, "spare": (spare or {}).get(host, []),
                 "incoming": f"{store}/.incoming", "status": "/run/fanout/status.json",
