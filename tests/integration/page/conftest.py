@@ -144,8 +144,9 @@ class Cluster:
         self.lasts = ("", 0.0)
         #: seconds by which the clock of the head's page is ahead
         self.ahead = 0.0
-        #: groups that were woken
+        #: groups that were woken, and what is said to whoever does it
         self.woken: list[str] = []
+        self.wakes = "The model was asleep and is being started."
         self.nginx: subprocess.Popen[bytes] | None = None
 
     def state(self, state: str, **more: Any) -> None:
@@ -217,7 +218,7 @@ class Cluster:
     def wake(self, group: str) -> str:
         """In the place of the service that wakes groups."""
         self.woken.append(group)
-        return "The model was asleep and is being started."
+        return self.wakes
 
     def reload(self) -> tuple[int, str, str]:
         """As front-config and nginx's unit do it."""

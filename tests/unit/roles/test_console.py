@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 import yaml
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import limits
 
 from tests.unit import planned_cluster, role_state
 
@@ -42,6 +43,13 @@ def test_vendored_files_are_what_their_table_says() -> None:
 def test_the_page_is_light() -> None:
     sizes = {path.name: len(gzip.compress(path.read_bytes(), 9)) for path in files() if path.suffix != ".txt"}
     assert sum(sizes.values()) < 60_000, sizes
+
+
+def test_a_disk_is_full_where_status_and_the_doctor_say_so() -> None:
+    text = (PAGE / "state.js").read_text(encoding="utf-8")
+    match = re.search(r"export const LEFT = ([\d.]+), LITTLE = (\d+)$", text, re.MULTILINE)
+    assert match
+    assert (float(match[1]), int(match[2])) == (limits.DISK_LEFT, limits.DISK_BYTES)
 
 
 def test_nothing_becomes_html_or_code_and_nothing_is_fetched_elsewhere() -> None:

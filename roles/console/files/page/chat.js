@@ -50,7 +50,8 @@ async function refused(answer) {
   return `${answer.status}: ${await refusal(answer) || 'no reason given'}${again ? ` Try again in ${again} s.` : ''}`
 }
 
-function Answer({ turn, opened }) {
+/** `by`: the model, where it is not the one that is asked now. */
+function Answer({ turn, by, opened }) {
   const place = useRef(null)
   const parser = useRef(null)
   const written = useRef(0)
@@ -67,7 +68,7 @@ function Answer({ turn, opened }) {
     ${turn.thought && html`<details onToggle=${opened}><summary>${turn.text ? 'Thought' : 'Thinks'}</summary><p class="thought">${turn.thought}</p></details>`}
     <div class=${turn.ended ? '' : 'writes'} ref=${place}></div>
     ${turn.error && html`<p class="err" role="alert">${turn.error}</p>`}
-    <p class="stat">${turn.first ? `${figure((turn.first - turn.begun) / 1000)} s to the first token` : ''}${rate ? ` · ${figure(rate)} tokens/s` : ''}${turn.tokens ? ` · ${turn.tokens} tokens` : ''}${seconds !== null && !turn.first && !turn.error ? 'no answer' : ''}${turn.stopped ? ' · stopped' : ''}</p>
+    <p class="stat">${turn.first ? `${figure((turn.first - turn.begun) / 1000)} s to the first token` : ''}${rate ? ` · ${figure(rate)} tokens/s` : ''}${turn.tokens ? ` · ${turn.tokens} tokens` : ''}${seconds !== null && !turn.first && !turn.error ? 'no answer' : ''}${turn.stopped ? ' · stopped' : ''}${by ? ` · by ${by}` : ''}</p>
   </div>`
 }
 
@@ -137,7 +138,7 @@ export function Chat({ models, token }) {
     const messages = [...(system.trim() ? [{ role: 'system', content: system.trim() }] : []), ...before, { role: 'user', content: text }]
     setDraft('')
     const begun = performance.now()
-    setTurns(all => [...all, { role: 'user', text }, { role: 'assistant', text: '', thought: '', tokens: 0, begun }])
+    setTurns(all => [...all, { role: 'user', text }, { role: 'assistant', model: model.model, text: '', thought: '', tokens: 0, begun }])
     // also for who has scrolled up
     follows.current = true
     const abort = running.current = new AbortController()
@@ -158,7 +159,11 @@ export function Chat({ models, token }) {
       const answer = await fetch('../v1/chat/completions', { method: 'POST', signal: abort.signal,
         headers: { Authorization: `Bearer ${token}`, 'Content-Type': 'application/json' },
         body: JSON.stringify({ model: model.model, messages, stream: true, stream_options: { include_usage: true } }) })
-      if (!answer.ok) throw new Error(await refused(answer))
+      if (!answer.ok) {
+        // it can be sent again as it is
+        setDraft(now => now || text)
+        throw new Error(await refused(answer))
+      }
       for await (const data of events(answer.body)) {
         if (data === '[DONE]') { whole = true; break }
         const part = JSON.parse(data)
@@ -206,9 +211,10 @@ export function Chat({ models, token }) {
     : html`<span class="small soft">${model ? `with ${model.model}` : ''}</span>`}</header>
     <div class="talk" role="log" aria-label="Conversation" tabindex="0" ref=${log} onScroll=${scrolled}>
       ${!model && html`<p class="none">There is no model to talk to yet.</p>`}
-      ${model && !waits && !turns.length && html`<p class="none">Nothing said yet. An answer comes here as it is written, with its speed below it.</p>`}
+      ${model && !waits && !model.sleeps && !turns.length && html`<p class="none">Nothing said yet. An answer comes here as it is written, with its speed below it.</p>`}
+      ${model && model.sleeps && html`<p class="none">It sleeps. A message wakes it, and can be sent again when it answers.</p>`}
       ${waits && html`<p class="none">${waits} What you write here is kept, and can be sent when it answers.</p>`}
-      ${turns.map((turn, index) => turn.role === 'user' ? html`<p class="me" key=${index}>${turn.text}</p>` : html`<${Answer} key=${index} turn=${turn} opened=${() => { follows.current = atEnd() }}/>`)}
+      ${turns.map((turn, index) => turn.role === 'user' ? html`<p class="me" key=${index}>${turn.text}</p>` : html`<${Answer} key=${index} turn=${turn} by=${model && turn.model !== model.model ? turn.model : ''} opened=${() => { follows.current = atEnd() }}/>`)}
     </div>
     <form class="ask" onSubmit=${event => { event.preventDefault(); send() }}>
       <div><label class="vh" for="q">Message</label><textarea id="q" rows="1" disabled=${!model} placeholder=${model ? 'Ask the model something' : 'No model yet'} value=${draft} onInput=${event => setDraft(event.target.value)} onKeyDown=${typed}></textarea></div>

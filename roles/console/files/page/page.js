@@ -2,7 +2,7 @@
 import { html, render, useEffect, useRef, useState } from './vendor/preact.js'
 import { Chat, Command } from './chat.js'
 import { WORDS, word } from './words.js'
-import { LITTLE, OLD, VERBS, actions, answers, clock, costs, count, disk, duration, figure, first, gib, halves, loads, named, pace, parts, refusal, sentence, short, tied, tone, unreadable, verdict, worries } from './state.js'
+import { OLD, VERBS, actions, answers, clock, costs, count, disk, duration, figure, first, full, gib, halves, loads, named, pace, parts, refusal, sentence, short, tied, tone, unreadable, verdict, worries } from './state.js'
 
 const SHAPES = {
   good: html`<circle cx="8" cy="8" r="7"/><path d="M4.6 8.3l2.3 2.3 4.5-4.9" fill="none" stroke="var(--panel)" stroke-width="1.9" stroke-linecap="round" stroke-linejoin="round"/>`,
@@ -105,7 +105,7 @@ function Now({ doc, group, now, ask, pin, stale }) {
     <div class="acts">${actions(group).map((verb, index) => html`<button type="button" class=${index === 0 && ['start', 'wake', 'resume'].includes(verb) ? 'main' : ''} disabled=${stale || doc.playbook !== null} onClick=${() => ask({ verb, group })}>${VERBS[verb].name}${VERBS[verb].typed ? '…' : ''}</button>`)}</div></div>
     ${loading && html`<div class="panel load"><div role="progressbar" aria-label="Loading" aria-valuemin="0" aria-valuemax="100" aria-valuenow=${group.percent ?? 0}><div class="bar2" style=${{ '--f': `${group.percent ?? 0}%` }}><i></i></div></div><p class="says mono">${group.progress}</p>${group.loads.length > 0 && html`<p class="says small">${tied(loads(group))}</p>`}</div>`}
     ${doc.playbook && html`<div class="fix tone-busy"><p><b>${doc.playbook.play}</b> runs, by ${doc.playbook.owner}. Nothing can be changed from here until it has ended.</p></div>`}
-    ${doc.jobs.filter(job => job.state !== 'done' || now - job.at < 60).slice(0, 2).map(job => html`<div key=${job.id} class=${`fix tone-${job.state === 'failed' ? 'bad' : job.state === 'done' ? 'good' : 'busy'}`}><p role="status"><b>${VERBS[job.do]?.name || job.do}${job.key ? ` ${job.key}` : ''}</b> ${job.state === 'running' ? `goes on for ${duration(now - job.at)}` : job.state}, asked for by ${job.who}${job.text ? `: ${job.text}` : ''}</p></div>`)}
+    ${doc.jobs.filter(job => job.state !== 'done' || now - job.at < 60).slice(0, 2).map(job => html`<div key=${job.id} class=${`fix tone-${job.state === 'failed' ? 'bad' : job.state === 'done' ? 'good' : 'busy'}`}><p role="status"><b>${VERBS[job.do]?.name || job.do}${job.key ? ` ${job.key}` : ''}</b> ${job.state === 'running' ? `goes on for ${duration(now - job.at)}` : job.state === 'done' && job.do === 'wake' && job.group ? 'is noted for a minute' : job.state}, asked for by ${job.who}${job.text ? `: ${job.text}` : ''}</p></div>`)}
     ${worried.length > 0 && html`<ul class="worries">${worried.map(text => html`<li key=${text}><${Shape} name="warn" toned/><span>${unbroken(text)}</span></li>`)}</ul>`}
     <${Figures} group=${group}/>
     ${others.length > 0 && html`<ul class="groups" aria-label="Other serving groups">${others.map(one => { const its = verdict(one, now); return html`<li key=${one.name}><${Shape} name=${its.shape} toned/><b>${one.name}</b><span class="soft">${its.verdict}: ${one.model}</span><button type="button" class="quiet" onClick=${() => pin(one.name)}>Show<span class="vh"> ${one.name}</span></button></li>` })}</ul>`}
@@ -122,7 +122,7 @@ function HostRow({ host, groups }) {
     <td class="memory" data-name="Memory">${memory ? html`<div class="mem" role="img" aria-label=${`${gib(memory.left)} GiB left of ${gib(memory.total)}`}>${parts(host, groups).map(([kind, bytes]) => html`<i key=${kind} class=${kind} style=${{ '--w': share(bytes, memory.total) }}></i>`)}</div><span class="small soft">${gib(memory.left)} GiB left of ${gib(memory.total)}</span>` : '—'}</td>
     <td data-name="GPU">${gpus.length ? gpus.map(gpu => html`<div key=${gpu.gpu}>${gpu.share === undefined ? '—' : `${figure(gpu.share * 100)} %`}${gpu.celsius === undefined ? '' : html` <span class="soft small">${figure(gpu.celsius)} °C</span>`} <span class="soft small draws">${[[gpu.watts, 1, 'W'], [gpu.hertz, 1e6, 'MHz']].filter(([value]) => value !== undefined).map(([value, by, unit]) => `${figure(value / by)} ${unit}`).join(' · ')}</span></div>`) : '—'}</td>
     <td data-name="Links" class="links">${(host.links || []).map(link => html`<div class="small" key=${link.netdev}>${link.up ? '' : '✕ '}${link.netdev} <span class="soft">${link.up ? (pace(link.bytes)) : 'no carrier'}</span></div>`)}</td>
-    <td data-name="Disk">${room ? html`<div class="mem thin" role="img" aria-label=${`${disk(room.left)} left of ${disk(room.total)}`}><i class=${room.left < LITTLE ? 'x' : 'f'} style=${{ '--w': share(room.total - room.left, room.total) }}></i></div><span class=${`small ${room.left < LITTLE ? 'tone-bad' : 'soft'}`}>${disk(room.left)} left</span>` : '—'}</td></tr>`
+    <td data-name="Disk">${room ? html`<div class="mem thin" role="img" aria-label=${`${disk(room.left)} left of ${disk(room.total)}`}><i class=${full(room) ? 'x' : 'f'} style=${{ '--w': share(room.total - room.left, room.total) }}></i></div><span class=${`small ${full(room) ? 'tone-bad' : 'soft'}`}>${disk(room.left)} left</span>` : '—'}</td></tr>`
 }
 
 /** The largest letters with which a text stays in its box, for the style sheet to take or to go below. */
@@ -336,7 +336,7 @@ function Page() {
     <div class="acts"><button type="button" onClick=${() => leave('')}>Another key</button></div></div></section></main>`
   const ask = one => setWish({ ...one, right: news.right })
   const models = doc.groups.filter(one => one.model).map(one => ({ name: one.name, model: one.model,
-    waits: answers(one) || (one.state === 'asleep' && one.on_demand) ? '' : one.state === 'unknown' ? 'Nobody knows whether it answers.' : `${verdict(one, head).verdict}.` }))
+    sleeps: one.state === 'asleep', waits: answers(one) || one.state === 'asleep' ? '' : one.state === 'unknown' ? 'Nobody knows whether it answers.' : `${verdict(one, head).verdict}.` }))
   return html`${skip}${bar}
   <main id="main">
     ${stale && html`<section id="stale" class="fix tone-bad"><p role="alert"><b>No news from ${doc.host} for ${duration(age)}.</b> What you see is from ${clock(doc.time)}. ${unbroken(sentence(news.problem))} The page asks again by itself.</p></section>`}

@@ -5,8 +5,8 @@ import { WORDS, word } from './words.js'
 export const SCHEMA = 2
 /** Seconds after which what is shown is old. */
 export const OLD = 15
-/** Bytes of a disk below which the next start is in danger. */
-export const LITTLE = 50e9
+/** Share and bytes of a disk below which it is full: those of plugins/module_utils/_onhost/limits.py. */
+export const LEFT = 0.05, LITTLE = 21474836480
 
 const LISTS = ['groups', 'hosts', 'keys', 'events', 'jobs', 'store']
 
@@ -168,7 +168,8 @@ export function verdict(group, now) {
     case 'stopped':
       return { shape: 'idle', title: own, verdict: own, say: `${sentence(group.stopped || group.detail || 'Somebody stopped it')} It stays stopped, also after reboots, until somebody starts it.` }
     case 'asleep':
-      return { shape: 'moon', title: own, verdict: own, say: group.stopped ? sentence(group.stopped) : `${model} starts when it is asked for.` }
+      // the marker of a group that gave way says which one serves instead
+      return { shape: 'moon', title: own, verdict: own, say: `${group.stopped ? `It gave way: ${group.stopped.replace('asleep: ', '')}. ` : ''}${model} starts when it is asked for.` }
     case 'maintenance':
       return { shape: 'idle', title: own, verdict: own, say: sentence(group.detail || group.line) }
     case 'unknown':
@@ -187,12 +188,15 @@ export function first(groups) {
 /** What the driver calls what slows a GPU down, for people. */
 const SLOWED = new Map([['sw_power_cap', 'its limit of power'], ['hw_slowdown', 'heat or power'], ['sw_thermal_slowdown', 'heat'], ['hw_thermal_slowdown', 'heat'], ['hw_power_brake', 'its power supply']])
 
+/** As status.yml and the doctor judge it. */
+export const full = room => room.left < LEFT * room.total && room.left < LITTLE
+
 /** What fails next on a host, or is amiss: sentences. */
 export function worries(host) {
   const found = []
   if (host.age === null) return [`${host.name} has not answered yet`]
   if (!host.answers) return [`${host.name} has not answered for ${duration(host.age)}: look at its power and its cable`]
-  if (host.disk && host.disk.left < LITTLE) found.push(`${host.name} has ${disk(host.disk.left)} left on the disk of the models; a start writes about 20 GB: playbooks/models.yml removes models`)
+  if (host.disk && full(host.disk)) found.push(`${host.name} has ${disk(host.disk.left)} left on the disk of the models; a start writes about 20 GB: playbooks/models.yml removes models`)
   const down = (host.links || []).filter(link => !link.up).map(link => link.netdev)
   if (down.length) found.push(`${host.name} has no carrier on ${list(down)}: look at the plugs at both ends`)
   for (const gpu of host.gpus || []) if (gpu.slowed) found.push(`${host.name}: GPU ${gpu.gpu} is slowed down by ${list([...new Set(gpu.slowed.map(one => SLOWED.get(one) || one))])}`)
