@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import console_state
 from playwright.sync_api import expect
 
 from tests.integration.page.conftest import Cluster, Watched, exporter_page, sign_in, verdict
@@ -94,6 +97,26 @@ def test_a_wish_to_wake_is_noted_and_not_done(open_tab: Watched, cluster: Cluste
     told = "Wake is noted for a minute, asked for by operates: The model is asleep: the model that serves is in use."
     expect(page.locator("#now .fix")).to_have_text(told, timeout=SOON)
     seen(page, "noted")
+
+
+def test_a_group_that_came_later_has_a_line_of_its_own_time(
+    open_tab: Watched, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = console_state.History.document
+
+    def longer(self: console_state.History) -> dict[str, Any]:
+        told = inner(self)
+        more = {name: [7.0] * 101 for name in told["series"] if name.endswith("/cluster")}
+        return {**told, "series": {**told["series"], **more, "running/coder": [3.0] * 11}}
+
+    monkeypatch.setattr(console_state.History, "document", longer)
+    beside(cluster, "coder", "qwen3-coder-30b-a3b", "serving")
+    page = sign_in(open_tab, cluster)
+    expect(page.locator("#traffic .legend span")).to_have_text(["cluster", "coder"], timeout=SOON)
+    lines = page.locator("#traffic figure").filter(has_text="Requests").locator("path.line")
+    drawn = [[float(x) for x in re.findall(r"[ML]([\d.]+) ", line.get_attribute("d") or "")] for line in lines.all()]
+    # a tenth of the time, at the end of it
+    assert [(places[0], places[-1]) for places in drawn] == [(0.0, 100.0), (90.0, 100.0)]
 
 
 def test_a_small_disk_with_room_is_no_worry(open_tab: Watched, cluster: Cluster) -> None:

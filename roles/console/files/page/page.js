@@ -170,11 +170,13 @@ function Alike({ doc }) {
       ${checks.drift.map((line, index) => html`<li key=${`d${index}`} class="mono">${line}</li>`)}</ul></details>`}</div>`
 }
 
-function path(values, width, height, most) {
+/** Of the newest of `points` steps: a group that came later has fewer values, and its line ends at the right all the same. */
+function path(values, points, width, height, most) {
   let pen = 'M'
+  const before = points - values.length
   return values.map((value, index) => {
     if (value === null) { pen = 'M'; return '' }
-    const point = `${pen}${(index / Math.max(1, values.length - 1) * width).toFixed(1)} ${(height - value / most * height).toFixed(1)}`
+    const point = `${pen}${((before + index) / Math.max(1, points - 1) * width).toFixed(1)} ${(height - value / most * height).toFixed(1)}`
     pen = 'L'
     return point
   }).join('')
@@ -184,12 +186,13 @@ function path(values, width, height, most) {
 function Chart({ title, lines, unit, step, whole }) {
   const known = lines.flatMap(([, values]) => values).filter(value => value !== null)
   const most = Math.max(1e-9, ...known) * 1.15
+  const points = Math.max(0, ...lines.map(([, values]) => values.length))
   const last = lines.map(([, values]) => values[values.length - 1]).filter(value => value !== null && value !== undefined)
   const now = last.length ? whole(last) : null
   const told = now === null ? '—' : `${figure(now)}${unit}`
   return html`<figure><h3>${title}<span>${told}</span></h3>
-    <svg viewBox="0 0 100 50" preserveAspectRatio="none" role="img" aria-label=${`${title}, now ${told}, at most ${known.length ? `${figure(Math.max(...known))}${unit}` : '—'} in this hour`}><path class="grid" d="M0 0H100M0 25H100"/>${lines.map(([name, values], index) => html`<path key=${name} class=${`line ${HUES[index % 4]}`} d=${path(values, 100, 50, most)}/>`)}</svg>
-    <div class="axis"><span>${duration(Math.max(0, ...lines.map(([, values]) => values.length)) * step)} ago</span><span>now</span></div></figure>`
+    <svg viewBox="0 0 100 50" preserveAspectRatio="none" role="img" aria-label=${`${title}, now ${told}, at most ${known.length ? `${figure(Math.max(...known))}${unit}` : '—'} in this hour`}><path class="grid" d="M0 0H100M0 25H100"/>${lines.map(([name, values], index) => html`<path key=${name} class=${`line ${HUES[index % 4]}`} d=${path(values, points, 100, 50, most)}/>`)}</svg>
+    <div class="axis"><span>${duration(points * step)} ago</span><span>now</span></div></figure>`
 }
 
 /** Of the lines of several groups, in the order of their names. */
