@@ -117,7 +117,7 @@ def test_a_disk_becomes_full_at_80_percent(site: Site, big: Model) -> None:
 
 def test_no_room_is_known_before_a_byte_moves(site: Site, big: Model) -> None:
     third = site.hosts[2]
-    site.on(third, f"fallocate -l $(( $(df --output=avail -B1 {STORE} | tail -1) - {SIZE // 2} )) /var/lib/filler")
+    site.on(third, f"fallocate -l $(( $(df --output=avail -B1 /var/lib | tail -1) - {SIZE // 2} )) /var/lib/filler")
     run = site.play(big)
     assert run.rc != 0
     assert "Nothing was changed: one problem to fix first." in run.said
