@@ -18,8 +18,7 @@ import pytest
 
 from tests.integration.engines.conftest import ALONE, HEAD, LAYERS, SINGLE, Engines
 from tests.integration.serve.conftest import Serving
-from tests.integration.serve.page import blocks, run
-from tests.integration.serve.test_agents import programs  # noqa: F401  (a fixture)
+from tests.integration.serve.page import agents, blocks, run
 
 QUESTION = "Which city is the capital of France? Answer with one word."
 SAID: list[Any] = [{"role": "user", "content": QUESTION}]
@@ -85,10 +84,11 @@ def large(engines: Engines) -> Iterator[Engines]:
         yield engines
 
 
-def test_an_agent_gets_words(large: Engines, programs: str, tmp_path: Path) -> None:  # noqa: F811
+def test_an_agent_gets_words(large: Engines, tmp_path: Path) -> None:
     """By the page's own lines, at the door of another head than the model's."""
     [(kind, text)] = [(kind, text) for title, kind, text in blocks() if title == "opencode"]
     assert "Say hello." in text
     asked = WITHOUT_TOOLS + text.replace("Say hello.", QUESTION)
-    said = [run(Serving(large.cluster), kind, asked, folder=tmp_path, path=programs, model=ALONE) for _ask in range(3)]
+    path = agents()
+    said = [run(Serving(large.cluster), kind, asked, folder=tmp_path, path=path, model=ALONE) for _ask in range(3)]
     assert any("Paris" in words for words in said), said

@@ -17,6 +17,8 @@ from tests.integration.serve.conftest import MODEL, Serving
 _BLOCK = re.compile(r"^## (?P<title>[^\n]+)$|^```(?P<kind>python|sh)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 #: sections whose programs have prompts that the first group's context is too short for
 AGENTS = ("Claude Code", "opencode")
+CLIENTS = TOP / ".lab/clients"
+PACKAGES = {"Claude Code": "@anthropic-ai/claude-code@2.1.197", "opencode": "opencode-ai@1.18.33"}
 
 
 def blocks() -> list[tuple[str, str, str]]:
@@ -28,6 +30,16 @@ def blocks() -> list[tuple[str, str, str]]:
         if match["kind"] and "export BASE_URL" not in match["text"]:
             found.append((title, match["kind"], match["text"]))
     return found
+
+
+def agents() -> str:
+    """The folder of the programs of ``AGENTS``, which come from npm."""
+    subprocess.run(
+        ["npm", "install", "--no-fund", "--no-audit", "--prefix", str(CLIENTS / "npm"), *PACKAGES.values()],
+        check=True,
+        timeout=600,
+    )
+    return str(CLIENTS / "npm/node_modules/.bin")
 
 
 def run(

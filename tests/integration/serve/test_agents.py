@@ -24,13 +24,11 @@ import pytest
 
 from tests.integration.conftest import TOP
 from tests.integration.serve.conftest import FIRST, MODEL, Serving
-from tests.integration.serve.page import AGENTS, blocks, run
+from tests.integration.serve.page import AGENTS, CLIENTS, agents, blocks, run
 
-CLIENTS = TOP / ".lab/clients"
 MODEL_FOLDER = TOP / ".lab/engine/model"
 TORCH = TOP / ".lab/engine/wheels"
 CONTEXT = 65536
-PACKAGES = {"Claude Code": "@anthropic-ai/claude-code@2.1.197", "opencode": "opencode-ai@1.18.33"}
 OPEN_WEBUI = "open-webui==0.12.4"
 PORT = 18300
 
@@ -66,13 +64,7 @@ def large(serving: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="module")
 def programs() -> str:
-    """The folder of both programs."""
-    subprocess.run(
-        ["npm", "install", "--no-fund", "--no-audit", "--prefix", str(CLIENTS / "npm"), *PACKAGES.values()],
-        check=True,
-        timeout=600,
-    )
-    return str(CLIENTS / "npm/node_modules/.bin")
+    return agents()
 
 
 @pytest.mark.parametrize("title", AGENTS)
