@@ -208,6 +208,13 @@ def test_a_chat_streams_stops_and_says_what_is_amiss(tab: Watched, cluster: Clus
     expect(answer.nth(2)).to_contain_text("Yes.")
     expect(answer.nth(2).locator("summary")).to_have_text("Thought")
     expect(answer.nth(2).locator(".thought")).not_to_be_visible()
+    # and thinks no more when it is stopped before its first word
+    cluster.parts, cluster.pause = [{"reasoning_content": "hm "}] * 2000, 0.02
+    page.get_by_label("Message").fill("Why?")
+    page.get_by_role("button", name="Send").click()
+    expect(answer.nth(3).locator("summary")).to_have_text("Thinks")
+    page.locator("#chat").get_by_role("button", name="Stop").click()
+    expect(answer.nth(3).locator("summary")).to_have_text("Thought")
 
 
 def test_a_chat_is_with_the_chosen_group_and_its_prompt(tab: Watched, cluster: Cluster) -> None:

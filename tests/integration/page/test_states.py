@@ -93,6 +93,14 @@ FAINT = """() => {
 SMALL = """() => [...document.querySelectorAll('.fabric text.m')]
   .map(one => [one.textContent, parseFloat(getComputedStyle(one).fontSize) * one.getScreenCTM().a])
   .filter(([, size]) => size < 9.5)"""
+#: words and numbers in a table of an answer that are on more than one line
+BROKEN = r"""() => [...document.querySelectorAll('.talk :is(th, td)')].flatMap(cell => [...cell.childNodes])
+  .flatMap(node => [...(node.data || '').matchAll(/\S+/g)].filter(told => {
+    const range = document.createRange()
+    range.setStart(node, told.index)
+    range.setEnd(node, told.index + told[0].length)
+    return range.getBoundingClientRect().height > 1.6 * range.getClientRects()[0].height
+  }).map(told => told[0]))"""
 #: whether the newest of a conversation is seen
 AT_END = "(one => one.scrollHeight - one.scrollTop - one.clientHeight < 5)(document.querySelector('.talk'))"
 ANSWER = (
@@ -248,8 +256,14 @@ def test_a_long_answer_is_followed_and_can_be_read(open_tab: Watched, cluster: C
     assert talk.evaluate("one => one.scrollTop") == 0
     page.locator("#chat").get_by_role("button", name="Stop").click()
     expect(answer.last.locator(".stat")).to_contain_text("stopped")
+    # why nothing can be sent stands below what was said
+    cluster.state(**STATES["away"][0])
+    talk.evaluate("one => { one.scrollTop = one.scrollHeight }")
+    expect(talk.locator("> :last-child")).to_contain_text("What you write here is kept", timeout=SOON)
+    expect(talk.locator("> :last-child")).to_be_in_viewport()
     # the next question is at the end again
     cluster.state("serving")
+    expect(talk.locator("> .none")).to_have_count(0, timeout=SOON)
     cluster.parts = [*long, {"error": {"message": "EngineCore encountered an issue."}}]
     page.get_by_label("Message").fill("Again")
     page.keyboard.press("Enter")
@@ -259,6 +273,7 @@ def test_a_long_answer_is_followed_and_can_be_read(open_tab: Watched, cluster: C
     # also on a phone that is turned
     page.set_viewport_size({"width": 390, "height": 900})
     page.wait_for_function(AT_END, timeout=SOON)
+    assert page.evaluate(BROKEN) == []
     seen(page, "chat-error")
 
 

@@ -65,7 +65,7 @@ function Answer({ turn, by, opened }) {
   const seconds = turn.ended ? (turn.ended - turn.begun) / 1000 : null
   const rate = turn.first && turn.last > turn.first && turn.tokens > 1 ? (turn.tokens - 1) * 1000 / (turn.last - turn.first) : null
   return html`<div class="it">
-    ${turn.thought && html`<details onToggle=${opened}><summary>${turn.text ? 'Thought' : 'Thinks'}</summary><p class="thought">${turn.thought}</p></details>`}
+    ${turn.thought && html`<details onToggle=${opened}><summary>${turn.text || turn.ended ? 'Thought' : 'Thinks'}</summary><p class="thought">${turn.thought}</p></details>`}
     <div class=${turn.ended ? '' : 'writes'} ref=${place}></div>
     ${turn.error && html`<p class="err" role="alert">${turn.error}</p>`}
     <p class="stat">${turn.first ? `${figure((turn.first - turn.begun) / 1000)} s to the first token` : ''}${rate ? ` · ${figure(rate)} tokens/s` : ''}${turn.tokens ? ` · ${turn.tokens} tokens` : ''}${seconds !== null && !turn.first && !turn.error ? 'no answer' : ''}${turn.stopped ? ' · stopped' : ''}${by ? ` · by ${by}` : ''}</p>
@@ -124,7 +124,7 @@ export function Chat({ models, token }) {
     // how far it is after an answer has grown says nothing: one piece may be a whole table
     scrolled()
     settle()
-  }, [turns])
+  }, [turns, waits, model?.sleeps])
   // a phone is turned
   useEffect(() => { addEventListener('resize', settle); return () => removeEventListener('resize', settle) }, [])
 
@@ -212,9 +212,9 @@ export function Chat({ models, token }) {
     <div class="talk" role="log" aria-label="Conversation" tabindex="0" ref=${log} onScroll=${scrolled}>
       ${!model && html`<p class="none">There is no model to talk to yet.</p>`}
       ${model && !waits && !model.sleeps && !turns.length && html`<p class="none">Nothing said yet. An answer comes here as it is written, with its speed below it.</p>`}
+      ${turns.map((turn, index) => turn.role === 'user' ? html`<p class="me" key=${index}>${turn.text}</p>` : html`<${Answer} key=${index} turn=${turn} by=${model && turn.model !== model.model ? turn.model : ''} opened=${() => { follows.current = atEnd() }}/>`)}
       ${model && model.sleeps && html`<p class="none">It sleeps. A message wakes it, and can be sent again when it answers.</p>`}
       ${waits && html`<p class="none">${waits} What you write here is kept, and can be sent when it answers.</p>`}
-      ${turns.map((turn, index) => turn.role === 'user' ? html`<p class="me" key=${index}>${turn.text}</p>` : html`<${Answer} key=${index} turn=${turn} by=${model && turn.model !== model.model ? turn.model : ''} opened=${() => { follows.current = atEnd() }}/>`)}
     </div>
     <form class="ask" onSubmit=${event => { event.preventDefault(); send() }}>
       <div><label class="vh" for="q">Message</label><textarea id="q" rows="1" disabled=${!model} placeholder=${model ? 'Ask the model something' : 'No model yet'} value=${draft} onInput=${event => setDraft(event.target.value)} onKeyDown=${typed}></textarea></div>
