@@ -190,7 +190,10 @@ def main() -> None:
         if not params["target"]:
             # before the first change the controller's side asks for the image that is there under this tag
             module.exit_json(changed=False, pulled=image_host.pulled(params))
-        module.exit_json(**image_host.apply({**params, "needed": kept.needed().images}, module.check_mode))
+        outcome = image_host.apply({**params, "needed": kept.needed().images}, module.check_mode)
+        for warning in outcome.pop("warnings", ()):
+            module.warn(warning)
+        module.exit_json(**outcome)
     except (EngineError, StoreError, ContainerError) as error:
         module.fail_json(msg=str(error))
     except OSError as error:

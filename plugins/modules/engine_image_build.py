@@ -147,7 +147,10 @@ def main() -> None:
     )
     params = module.params
     try:
-        module.exit_json(**(image_build.share if params["begun"] else image_build.build)(params))
+        outcome = (image_build.share if params["begun"] else image_build.build)(params)
+        for warning in outcome.pop("warnings", ()):
+            module.warn(warning)
+        module.exit_json(**outcome)
     except (EngineError, StoreError, ContainerError) as error:
         module.fail_json(msg=str(error))
     except OSError as error:

@@ -113,7 +113,10 @@ def main() -> None:
         if not params["target"]:
             # the controller's side chooses wheels by it
             module.exit_json(changed=False, target=venv.probe_python(params["python"], venv.run))
-        module.exit_json(**venv.apply({**params, "needed": kept.needed().folders}, module.check_mode))
+        outcome = venv.apply({**params, "needed": kept.needed().folders}, module.check_mode)
+        for warning in outcome.pop("warnings", ()):
+            module.warn(warning)
+        module.exit_json(**outcome)
     except (EngineError, StoreError) as error:
         module.fail_json(msg=str(error))
     except OSError as error:

@@ -12,8 +12,10 @@ import sys
 import zipfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import set_digest
 from ansible_collections.sparkthor.cluster.plugins.modules import engine_venv, store_receive
@@ -98,7 +100,9 @@ class Host:
         return self._run(engine_venv, {**given, "_ansible_check_mode": check, "_ansible_diff": True})
 
     def _run(self, module: Any, given: dict[str, Any]) -> dict[str, Any]:
-        with patch_module_args(given), pytest.raises(SystemExit):
+        # what Ansible deprecates it tells every owner, at each run
+        deprecated = patch.object(AnsibleModule, "deprecate", side_effect=AssertionError)
+        with patch_module_args(given), deprecated, pytest.raises(SystemExit):
             module.main()
         return json.loads(self._capsys.readouterr().out)
 

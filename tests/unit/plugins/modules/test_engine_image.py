@@ -11,8 +11,10 @@ import platform
 import zipfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image as _image
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image_host, registry
@@ -145,7 +147,8 @@ class Host:
             "_ansible_remote_tmp": str(self.root),
             **args,
         }
-        with patch_module_args(given), pytest.raises(SystemExit):
+        deprecated = patch.object(AnsibleModule, "deprecate", side_effect=AssertionError)
+        with patch_module_args(given), deprecated, pytest.raises(SystemExit):
             engine_image.main()
         return json.loads(self.capsys.readouterr().out)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils._drift import compare
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import venv
 from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
@@ -270,14 +271,18 @@ def test_what_served_keeps_its_engine(host: Host, monkeypatch: pytest.MonkeyPatc
     assert len([path for path in host.environments.iterdir() if path.is_dir()]) == 3
 
 
-def test_an_engine_in_use_is_judged_anew_by_what_the_next_model_calls(host: Host) -> None:
+def test_an_engine_in_use_is_judged_anew_by_what_the_next_model_calls(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warnings: list[str] = []
+    monkeypatch.setattr(AnsibleModule, "warn", lambda module, text: warnings.append(text))
     host.converge()
     marker = host.path / ".sparkthor-engine.json"
     libraries = {"_C": [[121], []], "_moe_C": [[90], []]}
     marker.write_text(json.dumps({**json.loads(marker.read_text()), "libraries": libraries}))
     spark = {**host.target(), "kind": "spark"}
     dense = host.call(target=spark)
-    assert (dense["changed"], [line.split(" of ")[0] for line in dense["warnings"]]) == (False, ["library _moe_C"])
+    assert (dense["changed"], [line.split(" of ")[0] for line in warnings]) == (False, ["library _moe_C"])
     refused = host.call(target=spark, calls=["experts"])["msg"]
     assert "library _moe_C of vLLM 0.32.0, which a model with experts calls, carries kernels for sm_90" in refused
     assert 'TORCH_CUDA_ARCH_LIST="12.1"' in refused
