@@ -34,6 +34,7 @@ LONG_FUNCTIONS: dict[str, str] = {}
 STARTERS = {
     "module_utils._lib.command": "it is the one from which the others do",
     "module_utils._network.firewall_watch": "one file, installed alone on hosts that have no engine",
+    "module_utils._engine.compiled": "gives a file to another user's program, or takes one of bounded size from it",
     "module_utils._measure.link": "leaves ib_write_bw's server running beside the measurement, and ends it",
     "module_utils._onhost.rank_process": "a rank and what ends its container, without a limit, in an event loop",
     "module_utils._onhost.container": "becomes Docker's client",
@@ -50,6 +51,7 @@ STARTS = re.compile(
 WAITERS = {
     "action.engine_image_pull._follow": "shows how far it is, and ends with the unit and not with a time",
     "action.vllm_service._wait": "shows where it stands; when it ends is decided elsewhere, by what it was told so far",
+    "module_utils._engine.compiled._written": "reads what a program writes for so long, and waits for nothing else",
     "module_utils._lib.deadline.ask_until": "it is the one by which the others do",
     "module_utils._measure.link._stream": "sends for so long, and waits for nothing",
     "module_utils._network.link_state.ping_links": "waits for packets, and what it sent once is sent again once",

@@ -41,6 +41,8 @@ LAYERS = {
     "door": ["libnginx-mod-http-js"],
     "address": ["keepalived"],
     "clock": ["gcc", "libc6-dev"],
+    # what torch.compile needs without a GPU
+    "compiler": ["g++", "python3-dev"],
 }
 LAYER_FILES = {
     # The hosts share the machine's clock.  These programs of ours read one of the host's own beside it.

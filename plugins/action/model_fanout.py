@@ -21,7 +21,7 @@ display = Display()
 
 class ActionModule(ModelAction):
     # the fabric plan of a big cluster above all
-    CONTROLLER_ONLY = ("results", "fetch", "run", "fabric", "head", "shape", "streams", "port", "step")
+    CONTROLLER_ONLY = ("results", "fetch", "run", "fabric", "head", "shape", "streams", "port", "seconds", "step")
 
     def step(self) -> dict[str, Any]:
         """A step of the copy, each on all hosts."""
@@ -106,6 +106,7 @@ class ActionModule(ModelAction):
             "port": int(self._task.args.get("port", 29870)),
             "streams": int(self._task.args.get("streams", 2)),
             "patience": int(self._task.args.get("patience", 60)),
+            "seconds": int(self._task.args.get("seconds", 0)),
             "part_size": size,
             "contents": fanout.contents(folders.values(), plan.wanted, size, self._run_of(plan.seed).get("parts")),
             "listen": fanout_routes.addresses(fabric[self.host]["links"]),

@@ -169,6 +169,10 @@ exposure:
       whether it C(asks) a session for a secret.
   returned: when one of these roles is in O(roles)
   type: dict
+compiled:
+  description: Whether an engine has compiled anything on this host.
+  returned: when the role engine is in O(roles)
+  type: bool
 ansible_facts:
   description: The fact C(sparkthor_engine) as the role engine sets it.
   returned: when the role engine has nothing to do
@@ -216,6 +220,10 @@ def main() -> None:
         # first: the other hosts wait for this one's frames
         result["probe"] = probe_ports(module, invocation)
     result["refused"] = folders.refused(module.params["folders"])
+    if cache := module.params["folders"].get("engine_cache_dir"):
+        from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import compiled
+
+        result["compiled"] = compiled.present(str(cache))
     for root, sizes in module.params["room"].items():
         from ansible_collections.sparkthor.cluster.plugins.module_utils._store import room
 

@@ -68,6 +68,10 @@ options:
     description: Seconds without new data after which a host gives up.
     type: int
     default: 60
+  seconds:
+    description: Seconds after which a copy is broken off. It may take as long as it likes if V(0).
+    type: int
+    default: 0
   job:
     description: Used by the controller's side of this module; JSON.
     type: str
@@ -118,6 +122,7 @@ def main() -> None:
             "streams": {"type": "int", "default": 2},
             "port": {"type": "int", "default": 29870},
             "patience": {"type": "int", "default": 60},
+            "seconds": {"type": "int", "default": 0},
             # the key is an option of its own: what is hidden goes from every sentence that has it, as "{}" or a name
             "job": {"type": "str", "default": "", "no_log": False},
             "key": {"type": "str", "default": "", "no_log": True},

@@ -85,7 +85,8 @@ def test_type_and_default_are_those_of_the_argument_spec(name: str) -> None:
         assert SPECS[name].get("type", "str") in (TYPES[word], "path"), kind
     literal = re.fullmatch(r"`?([\w.]+)`?", default)
     if literal and literal.group(1) != "none" and "default" in SPECS[name]:
-        assert str(SPECS[name]["default"]) == literal.group(1)
+        known = SPECS[name]["default"]
+        assert (str(known).lower() if isinstance(known, bool) else str(known)) == literal.group(1)
     if default.startswith("none"):
         assert not SPECS[name].get("default")
 

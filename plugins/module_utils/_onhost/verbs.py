@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 #: verb -> the module whose ``main(arguments)`` it is; only that one is loaded
 VERBS = {
+    "compiled": "compiled",
     "console": "console_service",
     "container": "container",
     "exporter": "exporter",

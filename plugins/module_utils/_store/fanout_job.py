@@ -66,9 +66,10 @@ def start(job: Mapping[str, Any]) -> None:
     _write(PROGRAM, program())
     # root's alone, and removed by the program once it is read: it holds the key of the run
     _write(f"{FOLDER}/job.json", json.dumps({**job, "status": STATUS}).encode())
+    limit = [f"--property=RuntimeMaxSec={job['seconds']}"] if job.get("seconds") else []
     rc, output = run(
         # without --collect: of a program that was killed systemd must still know how it ended
-        ["systemd-run", "--quiet", f"--unit={UNIT}", "--property=LimitNOFILE=65536",
+        ["systemd-run", "--quiet", f"--unit={UNIT}", "--property=LimitNOFILE=65536", *limit,
          "--description=Models and wheels over the fabric", sys.executable, "-IB", PROGRAM,
          f"{FOLDER}/job.json"]
     )  # fmt: skip

@@ -126,6 +126,7 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
         "compared": _LISTS,
         "refused": _LISTS,
         **dict.fromkeys(("drift", "unknown", "renamed"), str),
+        "compiled": bool,
         "probe": _PROBE,
         "exposure": {
             "firewall": bool,
@@ -215,6 +216,12 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
         "what": str,
         "wanted": [[str]],
         "probe": told.TARGET,
+    },
+    "engine_compiled": {
+        **dict.fromkeys(("files", "bytes"), told.a_count),
+        "saved": object,
+        # the fan-out's, of model_copy
+        **{"giver": str, "model": object},
     },
     "engine_image_build": {"built": str, "need": [_CONTENT], "saved": object},
     "engine_image_pull": {"pulled": _LISTS, "pulling": bool, "saved": object},

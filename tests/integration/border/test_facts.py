@@ -27,6 +27,7 @@ CHECKED: dict[str, Any] = {
 CALLS: dict[str, dict[str, Any]] = {
     "cluster_verify": {"stage": "serving"},
     "controller_lock": {},
+    "engine_compiled": {"step": "tidy"},
     "engine_image": {"image": "own/vllm:1", "requirements": LOCK},
     "engine_image_build": {"recipe": "mine", "script": "true", "steps": [], "image": "own/vllm:1"},
     "engine_image_pull": {"image": "own/vllm:1"},

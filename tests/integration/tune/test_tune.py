@@ -85,3 +85,61 @@ def test_the_better_one_serves_and_there_is_a_way_back(lab: Tuned) -> None:
     assert lab.split() == (1, 3)
     assert lab.kept() == first
     lab.assert_answers_as_one_host()
+
+
+#: the other tests' model is not compiled, because that takes minutes here; a split over hosts alike compiles the same
+COMPILED: dict[str, Any] = {
+    **{"vllm_serve_tensor_parallel_size": 3, "vllm_serve_pipeline_parallel_size": 1},
+    "vllm_serve_args": {"compilation-config": {"mode": 2, "backend": "inductor"}},
+}
+CACHE = "/var/lib/sparkthor/cache"
+
+
+def kernels(lab: Tuned, host: str) -> dict[str, tuple[str, str]]:
+    """Of each library that torch.compile made, below the cache: SHA-256 and the second in which it was made."""
+    listed = lab.cluster.run(
+        host, f"cd {CACHE} && find . -name '*.so' -exec sha256sum {{}} + -exec stat -c '%n %Y' {{}} +", check=False
+    )
+    found: dict[str, list[str]] = {}
+    for first, second in (line.split() for line in listed.splitlines()):
+        name, value = (second, first) if len(first) == 64 else (first, second)
+        found.setdefault(name, []).append(value)
+    return {name: (values[0], values[1]) for name, values in found.items()}
+
+
+def loaded(lab: Tuned, host: str) -> set[str]:
+    """Those that a process there has mapped."""
+    maps = lab.cluster.run(host, f"grep -ho '{CACHE}/.*\\.so$' /proc/[0-9]*/maps", check=False)
+    return {line.replace(CACHE, ".", 1) for line in maps.splitlines()}
+
+
+def test_a_host_that_has_nothing_compiled_takes_it_from_another(lab: Tuned) -> None:
+    assert lab.play(**COMPILED).rc == 0
+    first, last = lab.cluster.hosts[0], lab.cluster.hosts[-1]
+    given, own = kernels(lab, first), kernels(lab, last)
+    print(f"compiled: {len(given)} libraries on {first}, {len(own)} on {last}", flush=True)
+    assert given
+    assert own
+    # as on a machine that was installed anew, and has something to do besides
+    lab.cluster.run(last, f"systemctl stop sparkthor-ray; rm -rf {CACHE}/* {CACHE}/.[!.]* /etc/sparkthor/ray.env")
+    looked = lab.play(arguments=["--check"], **COMPILED)
+    assert looked.rc == 0, looked.failures
+    assert f"{last}: would take what {first} compiled" in looked.output
+    assert kernels(lab, last) == {}
+    outcome = lab.play(**COMPILED)
+    assert outcome.rc == 0, outcome.failures
+    print(re.findall(rf"{last}: \d+ files .*", outcome.output), flush=True)
+    assert f"that {first} compiled" in outcome.output
+    now = kernels(lab, last)
+    # what was laid there is as it was made on the other host, and the ranks run it
+    assert given.items() <= now.items()
+    used = loaded(lab, last) & given.keys()
+    print(f"{last}: runs {len(used)} of {first}'s, compiled {len(now.keys() - given.keys())} itself", flush=True)
+    assert used
+    assert len(now.keys() - given.keys()) < len(own)
+    owners = lab.cluster.run(last, f"find {CACHE} -mindepth 1 ! -user sparkthor")
+    assert owners == ""
+    assert lab.cluster.run(last, "ls -A /opt/sparkthor/compiled/compiled 2>/dev/null", check=False) == ""
+    again = lab.play(**COMPILED)
+    assert (again.rc, sum(again.changed.values())) == (0, 0), again.changes
+    lab.assert_answers_as_one_host()

@@ -155,6 +155,8 @@ class EngineOnHost:
     packages: tuple[str, ...] = ()
     #: variables that lead to caches of its own, each with its folder below ours, and those that keep it from reporting
     caches: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    #: folders below ours with what it compiled and named by its content, so that a host like this may have it as well
+    compiled: tuple[str, ...] = ()
     no_reports: Mapping[str, str] = dataclasses.field(default_factory=dict)
     #: its names of options that are called otherwise here
     alike: Mapping[str, str] = dataclasses.field(default_factory=dict)

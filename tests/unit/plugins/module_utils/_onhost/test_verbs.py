@@ -24,7 +24,7 @@ def test_a_verb_that_is_not_there_is_an_error(words: list[str], capsys: pytest.C
     assert verbs.main(words) == 2
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err.startswith("usage: sparkthor_host console|")
+    assert said.err.startswith("usage: sparkthor_host compiled|")
 
 
 @pytest.mark.parametrize("word", ["--help", "-h"])

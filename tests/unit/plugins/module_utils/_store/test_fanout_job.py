@@ -18,6 +18,7 @@ class Systemd(list):
 
     failed = False
     collect = False
+    limits: tuple[str, ...] = ()
 
     def __call__(self, argv: list[str]) -> tuple[int, str]:
         self.append(argv[:2])
@@ -27,6 +28,7 @@ class Systemd(list):
             if self.failed:
                 return 1, f"Failed to start transient service unit: Unit {job.UNIT} was already loaded"
             self.collect = "--collect" in argv
+            self.limits = tuple(word for word in argv if "RuntimeMaxSec" in word)
         elif argv[:2] == ["systemctl", "show"]:
             kept = self.failed and not self.collect
             return 0, "ActiveState=failed\nResult=signal" if kept else "ActiveState=inactive\nResult=success"
@@ -53,6 +55,13 @@ def test_how_a_killed_program_ended_is_known_until_it_was_read(systemd: Systemd,
     systemd.failed = True
     job.tidy()
     assert systemd.failed is False
+
+
+def test_a_copy_may_have_an_end(systemd: Systemd) -> None:
+    job.start({"run": "ab" * 8, "seconds": 0})
+    assert systemd.limits == ()
+    job.start({"run": "ab" * 8, "seconds": 240})
+    assert systemd.limits == ("--property=RuntimeMaxSec=240",)
 
 
 def test_the_program_runs_without_this_collection(tmp_path: Path) -> None:
