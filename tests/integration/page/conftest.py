@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import http.server
-import itertools
 import json
 import os
 import re
@@ -50,9 +49,6 @@ from tools import browser
 
 __all__ = ["variables"]
 PAGE = Path(__file__).parents[3] / "roles" / "console" / "files" / "page"
-AXE = Path(__file__).parent / "axe" / "axe.min.js"
-#: of what axe calls an impact, those that keep people out
-SERIOUS = ("serious", "critical")
 PICTURES = os.environ.get("PAGE_PICTURES", "")
 KEY, LOOKS, OPERATES, CHATS = "k" * 20, "v" * 20, "o" * 20, "c" * 20
 NAMES = ("spark-01", "spark-02", "spark-03")
@@ -470,24 +466,6 @@ def sign_in(tab: Watched, cluster: Cluster, key: str = OPERATES) -> Page:
 
 def verdict(page: Page, text: str | re.Pattern[str]) -> None:
     expect(page.locator("h1")).to_have_text(text, timeout=15000)
-
-
-def amiss(page: Page) -> list[str]:
-    """What axe finds: rule, impact and the first place."""
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
-    return [
-        f"{one['id']} ({one['impact']}): {one['nodes'][0]['html'][:120]}" for one in found if one["impact"] in SERIOUS
-    ]
-
-
-def look(page: Page, where: str) -> list[str]:
-    """The same on a phone and on a desk, in both colour schemes."""
-    found = []
-    for width, scheme in itertools.product((390, 1366), ("light", "dark")):
-        page.set_viewport_size({"width": width, "height": 900})
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        found += [f"{where}, {width} px, {scheme}: {told}" for told in amiss(page)]
-    return found
 
 
 @pytest.fixture(name="open_tab")

@@ -1,10 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The page for everybody: screen readers, keyboards, slow phones; and what it says when its sources are no good.
-
-axe/axe.min.js is axe-core 4.14.1 of Deque Systems as npm has it, MPL-2.0 (axe/LICENSE); it is for these tests alone.
-"""
+"""The page for everybody: screen readers, keyboards, slow phones; and what it says when its sources are no good."""
 
 from __future__ import annotations
 
@@ -18,17 +15,15 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
+from tests.integration.accessible import AXE, amiss, look
 from tests.integration.page.conftest import (
-    AXE,
     KEY,
     OPERATES,
     PAGE,
     Cluster,
     Watched,
-    amiss,
     cables,
     exporter_page,
-    look,
     sign_in,
     verdict,
 )
@@ -48,10 +43,8 @@ def test_no_state_keeps_anybody_out(open_tab: Watched, cluster: Cluster) -> None
     """axe-core without a serious finding: the login, each state, a conversation, a dialog."""
     page = open_tab.page
     page.goto(cluster.url)
-    page.evaluate(AXE.read_text(encoding="utf-8"))
     found = look(page, "login")
     sign_in(open_tab, cluster)
-    page.evaluate(AXE.read_text(encoding="utf-8"))
     for name, (told, words) in STATES.items():
         cluster.state(**told)
         verdict(page, words)
@@ -75,7 +68,6 @@ def test_axe_finds_what_is_amiss(open_tab: Watched, cluster: Cluster) -> None:
     verdict(page, "Serving")
     # with the list of models it is drawn anew
     expect(page.get_by_placeholder("Ask the model something")).to_be_visible(timeout=15000)
-    page.evaluate(AXE.read_text(encoding="utf-8"))
     page.evaluate("document.querySelector('label[for=q]').remove(), document.querySelector('#q').placeholder = ''")
     assert [one for one in amiss(page) if one.startswith("label ")]
 

@@ -21,15 +21,14 @@ import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import console_state, places
 from playwright.sync_api import Page, expect
 
+from tests.integration.accessible import look
 from tests.integration.page.conftest import (
-    AXE,
     KEY,
     NAMES,
     Cluster,
     Watched,
     cables,
     exporter_page,
-    look,
     sign_in,
     verdict,
 )
@@ -122,8 +121,6 @@ def seen(page: Page, name: str) -> None:
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         assert page.evaluate(FAINT) == [], (name, scheme)
-    if not page.evaluate("'axe' in window"):
-        page.evaluate(AXE.read_text(encoding="utf-8"))
     assert look(page, name) == []
     pictures(page, name)
     page.set_viewport_size({"width": 1366, "height": 900})

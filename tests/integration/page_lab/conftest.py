@@ -22,6 +22,7 @@ import pytest
 import yaml
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
+from tests.integration.accessible import amiss
 from tests.integration.conftest import Cluster
 from tools import browser
 from tools.playbooks import Outcome, run_playbook
@@ -46,17 +47,17 @@ def _chromium() -> Iterator[Browser]:
 @contextlib.contextmanager
 def visitor(chromium: Browser, cluster: Cluster) -> Iterator[Page]:
     """A visitor's tab, which asks nobody but the head and trips over nothing."""
-    context, amiss = chromium.new_context(viewport={"width": 1366, "height": 900}, ignore_https_errors=True), []
+    context, strange = chromium.new_context(viewport={"width": 1366, "height": 900}, ignore_https_errors=True), []
     own = cluster.endpoint.replace("http://", "https://")
     try:
         page = context.new_page()
-        page.on("request", lambda request: amiss.append(request.url) if not request.url.startswith(own) else None)
-        page.on("pageerror", lambda error: amiss.append(str(error)))
+        page.on("request", lambda request: strange.append(request.url) if not request.url.startswith(own) else None)
+        page.on("pageerror", lambda error: strange.append(str(error)))
         page.goto(f"{own}/console/")
         yield page
     finally:
         context.close()
-    assert amiss == []
+    assert strange == []
 
 
 def sign_in(page: Page, key: str) -> None:
@@ -111,7 +112,9 @@ def verdict(page: Page, text: str | re.Pattern[str], seconds: float = SOON) -> N
     expect(page.locator("h1")).to_have_text(text, timeout=1000 * seconds)
 
 
-def picture(page: Page, name: str) -> None:
+def seen(page: Page, name: str) -> None:
+    """It keeps nobody out, by axe, and is kept as a picture where that is asked for."""
+    assert amiss(page) == [], name
     if not PICTURES:
         return
     Path(PICTURES).mkdir(parents=True, exist_ok=True)
@@ -132,7 +135,7 @@ def verdicts(page: Page, end: Callable[[str], bool], seconds: float) -> list[str
         if not found or told != found[-1]:
             print(f"  {told}")
             found.append(told)
-            picture(page, re.sub(r"\W+", "-", re.sub(r"\d", "", told)).strip("-").lower())
+            seen(page, re.sub(r"\W+", "-", re.sub(r"\d", "", told)).strip("-").lower())
         if end(told):
             return found
         assert time.monotonic() < limit, found
