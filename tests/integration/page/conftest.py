@@ -421,7 +421,7 @@ def _cluster(tmp_path: Path, variables: dict[str, Any], monkeypatch: pytest.Monk
             cluster.nginx.wait(60)
 
 
-@pytest.fixture(name="chromium", scope="session")
+@pytest.fixture(name="chromium", scope="module")
 def _chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         made = playwright.chromium.launch(executable_path=browser.program(), args=["--no-sandbox"])
