@@ -472,7 +472,10 @@ class ActionModule(ClusterAction):
         for given in described.values() if isinstance(described, Mapping) else ():
             # one that says nothing is told of already
             if isinstance(given, Mapping) and (given.get("vllm_serve_recipe") or given.get("vllm_serve_model")):
-                findings += served_names.problems({**given, "vllm_serve_executor": "mp"}, "serving_beside", 1)
+                host = str(given.get("host"))
+                known = Declared(self.vars["hostvars"][host], strict=False) if host in self.vars["hostvars"] else {}
+                own = {"vllm_serve_executor": "mp", registry.PROGRAMS: known.get(registry.PROGRAMS)}
+                findings += served_names.problems({**given, **own}, "serving_beside", 1)
         return list(dict.fromkeys(findings))
 
     def _contact_stage(

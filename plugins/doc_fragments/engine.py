@@ -43,7 +43,8 @@ options:
   programs:
     description:
       - Folder on the controller with the programs of an engine that is no Python package (C(llama_cpp)). They are made
-        into one wheel, and of O(requirements) uv alone is installed beside it.
+        into one wheel, and of O(requirements) uv alone is installed beside it. Given with another O(engine), they come
+        beside all of O(requirements), for a group on demand.
     type: str
     default: ''
     version_added: 0.2.0

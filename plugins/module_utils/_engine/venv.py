@@ -424,7 +424,7 @@ def build(wanted: WantedVenv, wheel_dir: str, run: Runner, timeout: float) -> st
 
 def _libraries(venv: str, minor: str) -> dict[str, cuda_kernels.Kernels]:
     package = os.path.join(site_packages(venv, minor), LOCKED)
-    return program_kernels.kernels_of(venv) or cuda_kernels.of_package(package)
+    return {**program_kernels.kernels_of(venv), **cuda_kernels.of_package(package)}
 
 
 def _known_libraries(venv: str) -> Mapping[str, Any]:
@@ -449,12 +449,15 @@ def kernel_remarks(wanted: WantedVenv, folder: str) -> list[str]:
 
 def _check_kernels(wanted: WantedVenv, kernels: Mapping[str, Any]) -> list[str]:
     """What is to be said of the kernels of each library; refuses what cannot serve the model on this host."""
-    found = {name: cuda_kernels.Kernels(*map(tuple, each)) for name, each in kernels.items()}
+    read = {name: cuda_kernels.Kernels(*map(tuple, each)) for name, each in kernels.items()}
+    programs = {name: each for name, each in read.items() if name in engines.BY_PROGRAMS.programs}
+    found = {name: each for name, each in read.items() if name not in programs}
+    if unfit := program_kernels.unfit(wanted.kind, programs):
+        raise EngineError(unfit)
+    remarks = program_kernels.slow(wanted.kind, programs) if programs else []
     version = wanted.pins.get(LOCKED, "")
     if not version:
-        if unfit := program_kernels.unfit(wanted.kind, found):
-            raise EngineError(unfit)
-        return program_kernels.slow(wanted.kind, found)
+        return remarks
     if problem := kernel_problem(wanted.kind, version, found, wanted.calls):
         device = cuda_kernels.DEVICES[wanted.kind]
         raise EngineError(
@@ -462,7 +465,7 @@ def _check_kernels(wanted: WantedVenv, kernels: Mapping[str, Any]) -> list[str]:
             f'with TORCH_CUDA_ARCH_LIST="{device // 10}.{device % 10}" in engine_wheel_dir. The engine in use was left '
             "as it is."
         )
-    return kernel_notes(wanted.kind, version, found, wanted.calls)
+    return [*remarks, *kernel_notes(wanted.kind, version, found, wanted.calls)]
 
 
 def _check_libraries(venv: str, minor: str, run: Runner) -> None:

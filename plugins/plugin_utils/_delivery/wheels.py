@@ -49,15 +49,19 @@ class WheelSet(NamedTuple):
 
 
 def read_engine_of(arguments: Mapping[str, Any], target: Target) -> Engine:
-    """What the arguments of the engine's modules name: a lock, or programs, whose wheel is made here for the target."""
-    names = ("requirements", "ray_version", "engine_version")
-    path, *versions = (str(arguments.get(name) or "") for name in names)
+    """What the arguments of the engine's modules name: a lock, programs, whose wheel is made here for the target, or
+    both."""
+    names = ("requirements", "ray_version", "engine_version", "programs")
+    path, ray, version, built = (str(arguments.get(name) or "") for name in names)
     served = registry.engine_of(arguments)
-    if not served.programs:
-        return read_engine(local(path), *versions)
-    engine = programs.read_programs(str(arguments.get("programs") or ""), served.programs, served.packages[0], path)
+    lock = None if served.programs else read_engine(local(path), ray, version)
+    if lock and not built:
+        return lock
+    other = served if served.programs else registry.BY_PROGRAMS
+    engine = programs.read_programs(built, other.programs, other.packages[0], path)
     folder = wheel_folder(str(arguments.get("wheel_dir") or ""), target)
-    return programs.add_wheel(engine, served.programs, target, folder)
+    made = programs.add_wheel(engine, other.programs, target, folder)
+    return lock._replace(pins=[*lock.pins, made.pins[-1]]) if lock else made
 
 
 def target_argument(engine: Engine, target: Target, wheels: WheelSet, node: Mapping[str, Any]) -> dict[str, Any]:

@@ -77,6 +77,8 @@ class Share:
         return None if self.weights is None or self.overhead is None else self.total - self.weights - self.overhead
 
     def __str__(self) -> str:
+        if not self.total:
+            return f"{self.group}, whose memory is not planned"
         if self.weights is None or self.overhead is None or self.cache is None:
             return f"{self.group} {gib(self.total)}"
         parts = f"weights {gib(self.weights)}, overhead {gib(self.overhead)}, cache {gib(self.cache)}"
@@ -97,6 +99,11 @@ def share_of(group: str, sizes: Mapping[str, Any] | None, memory: int, utilizati
     if budget is None or weights is None:
         return Share(group, int(memory * utilization))
     return Share(group, int(budget), int(weights), int((sizes or {})["overhead_bytes_per_rank"]))
+
+
+def whole_of(group: str, sizes: Mapping[str, Any] | None) -> Share:
+    """Of a memory plan without a share that the engine is told; nothing where it knows no size."""
+    return Share(group, sum((sizes or {}).get("ranks", {}).get("budget_bytes", [])))
 
 
 def needed_cache(sizes: Mapping[str, Any] | None, asked: bool) -> int | None:

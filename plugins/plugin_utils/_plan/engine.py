@@ -196,9 +196,14 @@ def _below(path: str, folders: Iterable[str]) -> bool:
     return any(path == folder or path.startswith(f"{folder.rstrip('/')}/") for folder in folders)
 
 
+def _served(cluster: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The plans of all groups of this plan's hosts, its own one first."""
+    return [cluster.get("serving") or {}, *(own["serving"] for own in (cluster.get("beside") or {}).values())]
+
+
 def _calls(cluster: Mapping[str, Any]) -> list[str]:
     """What all models call that a host of this plan may serve."""
-    serving = [cluster.get("serving") or {}, *(own["serving"] for own in (cluster.get("beside") or {}).values())]
+    serving = _served(cluster)
     plans = [*serving, *(own["degraded"] for own in serving if "degraded" in own)]
     return sorted({one for plan in plans for one in plan.get("calls") or ()})
 
@@ -210,15 +215,18 @@ def plan_engine(
 
     ``environment`` (variables of engine.env), ``container`` (the settings of its containers), ``user`` (words before
     the command of an engine that is not in use yet), ``nccl`` (the release that a ring needs, or nothing), ``calls``
-    (what the models call of its libraries), ``serves`` (the engine's name), ``packages`` and ``problems`` of the
-    host's toolchain.  ``node`` are the host's facts, ``cluster`` is its plan.
+    (what the models call of its libraries), ``serves`` (the engine's name), ``by_programs`` (whether a group of the
+    host is served by programs), ``packages`` and ``problems`` of the host's toolchain.  ``node`` are the host's facts,
+    ``cluster`` is its plan.
     """
+    engines = [registry.engine_of(own) for own in _served(cluster or {})]
     return {
         "environment": engine_environment(settings, node),
         "container": container_settings(settings),
         "user": as_user(settings, node),
         "calls": _calls(cluster or {}),
-        "serves": str(((cluster or {}).get("serving") or {}).get("engine") or registry.DEFAULT.name),
+        "serves": engines[0].name,
+        "by_programs": any(one.programs for one in engines),
         "nccl": toolchain.RING_NCCL if settings.fabric_topology == "ring" else "",
         **_toolchain(settings, node),
     }

@@ -177,7 +177,11 @@ def host_plan(host_group: Serving, beside: Sequence[Serving] = ()) -> dict[str, 
         "model_path": host_group.model_path,
         "model_elsewhere": host_group.model_elsewhere and host_group.has_model,
         "options": registry.planned_engine(host_group.engine_name).option_arguments(host_group),
-        "trial": registry.planned_engine(host_group.engine_name).trial(host_group),
+        "trials": [
+            words
+            for group in (host_group, *beside)
+            if (words := registry.planned_engine(group.engine_name).trial(group))
+        ],
         "sizing": vllm_serve.sizing(host_group),
         "beside": [group.places.name for group in beside],
         "beside_options": [registry.planned_engine(group.engine_name).option_arguments(group) for group in beside],

@@ -68,28 +68,15 @@ def plan_beside(
     wanted = beside.variables_of({**given, **engine}, variables)
     # what is free is compared with all groups together
     here = {host: {**nodes[host], "mem_available_bytes": 0}}
-    _same_engine(name, host, wanted, head_group)
+    by_programs = _by_programs(name, host, wanted, head_group)
     try:
-        usual = beside.left_for_own(others, memory, USUAL_UTILIZATION)
-        alone = plan_whole(beside.with_args(wanted, {beside.UTILIZATION: max(usual, 0.001)}), cluster, here, ask)
-        args: dict[str, Any] = {}
-        if beside.PINNED not in alone["args"] and not given.get("on_demand"):
-            cache = beside.needed_cache(alone["memory"], beside.UTILIZATION in beside.given_args(wanted))
-            if not cache:
-                raise ServingError(
-                    f"what its model needs is not known; add {beside.PINNED} to the vllm_serve_args of the group"
-                )
-            args[beside.PINNED] = cache
-            alone = plan_whole(beside.with_args(wanted, args), cluster, here, ask)
-        share = beside.share_of(name, alone["memory"], memory, usual)
-        if share.weights is None:
-            raise ServingError(
-                "the size of its model is not known, so no memory can be planned beside another; use a "
-                "recipe that has the model's config, or give the group a host of its own"
+        if by_programs:
+            serving = plan_whole(wanted, cluster, here, ask)
+            share = beside.whole_of(name, serving["memory"])
+        else:
+            serving, share = _with_a_share(
+                cluster, wanted, here, ask, beside.left_for_own(others, memory, USUAL_UTILIZATION)
             )
-        whole = given.get("on_demand") and beside.PINNED not in alone["args"]
-        args[beside.UTILIZATION] = usual if whole else beside.fraction(share.total, memory)
-        serving = plan_whole(beside.with_args(wanted, args), cluster, here, ask)
     except ServingError as error:
         raise ServingError(f"serving_beside: group {name} on {host}: {error}") from error
     _in_store(name, host, str(serving["model"]), variables)
@@ -105,13 +92,52 @@ def plan_beside(
     return share
 
 
-def _same_engine(name: str, host: str, wanted: Mapping[str, Any], head_group: Mapping[str, Any]) -> None:
-    """Raises ServingError for a group beside another that wants another engine."""
-    if wanted.get(registry.VARIABLE) not in (None, "", registry.DEFAULT.name):
+def _with_a_share(
+    cluster: Mapping[str, Any], wanted: Mapping[str, Any], here: Nodes, ask: Ask | None, usual: float
+) -> tuple[dict[str, Any], beside.Share]:
+    """The plan of a group that is told its share of the memory, of which it may have the ``usual`` one."""
+    name, memory = str(cluster["group"]), int(here[str(cluster["head"])]["mem_total_bytes"])
+    alone = plan_whole(beside.with_args(wanted, {beside.UTILIZATION: max(usual, 0.001)}), cluster, here, ask)
+    args: dict[str, Any] = {}
+    if beside.PINNED not in alone["args"] and not wanted.get("on_demand"):
+        cache = beside.needed_cache(alone["memory"], beside.UTILIZATION in beside.given_args(wanted))
+        if not cache:
+            raise ServingError(
+                f"what its model needs is not known; add {beside.PINNED} to the vllm_serve_args of the group"
+            )
+        args[beside.PINNED] = cache
+        alone = plan_whole(beside.with_args(wanted, args), cluster, here, ask)
+    share = beside.share_of(name, alone["memory"], memory, usual)
+    if share.weights is None:
         raise ServingError(
-            f"serving_beside: group {name} on {host}: {registry.VARIABLE}={wanted[registry.VARIABLE]}: the engine of a "
-            f"host is one, and {head_group['group']} has another; leave it out, or give the group a host of its own"
+            "the size of its model is not known, so no memory can be planned beside another; use a "
+            "recipe that has the model's config, or give the group a host of its own"
         )
+    whole = wanted.get("on_demand") and beside.PINNED not in alone["args"]
+    args[beside.UTILIZATION] = usual if whole else beside.fraction(share.total, memory)
+    return plan_whole(beside.with_args(wanted, args), cluster, here, ask), share
+
+
+def _by_programs(name: str, host: str, wanted: Mapping[str, Any], head_group: Mapping[str, Any]) -> bool:
+    """Whether a group beside another is served by programs that lie beside the host's engine, in turns with it.
+
+    Raises ServingError for one that wants another engine.
+    """
+    named = str(wanted.get(registry.VARIABLE) or registry.DEFAULT.name)
+    if named == registry.DEFAULT.name:
+        return False
+    other = registry.ENGINES.get(named)
+    if other and other.on_host.programs:
+        if wanted.get("on_demand"):
+            return True
+        raise ServingError(
+            f"serving_beside: group {name} on {host}: the memory of {other.title} is not planned beside "
+            f"{head_group['group']}; add on_demand, with which they take turns, or give the group a host of its own"
+        )
+    raise ServingError(
+        f"serving_beside: group {name} on {host}: {registry.VARIABLE}={named}: the engine of a "
+        f"host is one, and {head_group['group']} has another; leave it out, or give the group a host of its own"
+    )
 
 
 def _in_store(name: str, host: str, model: str, variables: Mapping[str, Any]) -> None:

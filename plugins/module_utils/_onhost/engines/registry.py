@@ -20,6 +20,9 @@ ENGINES: dict[str, EngineOnHost] = {one.name: one for one in (VLLM, SGLANG, LLAM
 #: distributions whose versions say which engine is installed
 PACKAGES = tuple(name for one in ENGINES.values() for name in one.packages)
 
+#: the one that is a few programs, which may lie beside another one's packages
+BY_PROGRAMS = next(one for one in ENGINES.values() if one.programs)
+
 #: how titles of their processes begin
 TITLES = tuple(title for one in ENGINES.values() for title in one.titles)
 

@@ -85,6 +85,6 @@ def engine_problems(variables: Mapping[str, Any], hosts: int, place: str, kinds:
     programs = ENGINES[name].on_host.programs
     if programs and not variables.get(PROGRAMS):
         what = f"{ENGINES[name].title} is brought to the hosts as {' and '.join(programs)}, and no folder has them"
-        fix = f"set it in {place} to the controller's folder with a build for the hosts"
+        fix = "set it to the controller's folder with a build for the hosts"
         findings.append(Finding("unset", what, fix, where=PROGRAMS))
     return findings

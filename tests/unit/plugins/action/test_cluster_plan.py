@@ -541,6 +541,17 @@ def test_groups_of_a_host_that_need_more_than_is_free_are_refused():
         beside_action(three(118), vllm_serve_recipe="no-such-recipe")
 
 
+def test_programs_of_a_group_on_demand_are_those_of_its_host() -> None:
+    given = {"gguf": {"host": "a", "serving_engine": "llama_cpp", "vllm_serve_model": "owner/quants:Q4_K_M"}}
+    action = hub_action(["vllm_serve"])
+    for programs, expected in (("/srv/llama", []), ("", ["engine_programs"])):
+        action.vars["hostvars"] = {"a": {"engine_programs": programs}}
+        assert [one.where for one in action._names_problems([], given, assumed=True)] == expected
+    # a host that is none was told of before
+    [lacking] = action._names_problems([], {"gguf": {**given["gguf"], "host": "x"}}, assumed=True)
+    assert "no folder has them" in str(lacking)
+
+
 @pytest.mark.parametrize("lie", [2**40, 10**30, "9", None, True, -1, [1]])
 def test_no_host_alone_decides_how_new_a_head_is(lie: Any) -> None:
     """Its facts say what they like: the others would be told a number that no head ever gets above."""

@@ -40,6 +40,19 @@ def test_a_build_without_cuda_is_said_where_there_is_a_gpu() -> None:
     assert check("generic", Kernels(), Kernels()) == []
 
 
+def test_beside_vllm_s_libraries_both_are_judged() -> None:
+    pins = {"llama-cpp-programs": "0.1", "vllm": "0.32.0"}
+    wanted = venv.WantedVenv("/x", "d", pins, {}, "python3", "3.12", "spark")
+    good, bad = Kernels((121,)), Kernels((90,))
+    assert venv._check_kernels(wanted, {HEAD: good, WORKER: good, "_C": good}) == []
+    for found, words in (({HEAD: bad, "_C": good}, f"{HEAD} carries"), ({HEAD: good, "_C": bad}, "library _C of vLLM")):
+        with pytest.raises(EngineError) as caught:
+            venv._check_kernels(wanted, found)
+        assert words in str(caught.value)
+    [said] = venv._check_kernels(wanted, {HEAD: Kernels(), "_C": good})
+    assert said.startswith(f"{HEAD}: a build without CUDA")
+
+
 def test_programs_are_found_where_they_are_the_engine(tmp_path: Path) -> None:
     assert program_kernels.kernels_of(str(tmp_path)) == {}
     (tmp_path / "bin").mkdir()

@@ -130,5 +130,15 @@ def test_a_machine_is_told_by_the_file_alone(folder: Path) -> None:
 def test_a_lock_of_the_default_engine_is_read_as_before(given: dict[str, Any]) -> None:
     Path(given["requirements"]).write_text(locked("ray==2.60.0", "vllm==0.32.0", "uv==0.13.8"))
     for engine in ("", "vllm"):
-        read = wheels.read_engine_of({**given, "engine": engine}, SPARK)
+        read = wheels.read_engine_of({**given, "engine": engine, "programs": ""}, SPARK)
         assert read == pins.read_engine(given["requirements"])
+
+
+def test_programs_beside_a_lock_are_one_more_wheel(folder: Path, given: dict[str, Any]) -> None:
+    Path(given["requirements"]).write_text(locked("ray==2.60.0", "vllm==0.32.0", "uv==0.13.8"))
+    lock, alone = pins.read_engine(given["requirements"]), wheels.read_engine_of(given, SPARK)
+    both = wheels.read_engine_of({**given, "engine": "vllm"}, SPARK)
+    assert both.pins == [*lock.pins, alone.pins[-1]]
+    assert (both.source, both.versions) == (lock.source, lock.versions)
+    (folder / NAMES[0]).write_bytes(elf(183) + b"newer")
+    assert wheels.read_engine_of({**given, "engine": "vllm"}, SPARK).pins != both.pins

@@ -127,6 +127,19 @@ def test_what_the_engine_role_found_decides_else_its_variables() -> None:
     assert engine.installed_engine(None, "venv", "/elsewhere").python == ["/elsewhere/bin/python"]
 
 
+def test_programs_are_brought_where_a_group_is_served_by_them() -> None:
+    """Beside the engine of the host's own group as well."""
+    other = {"serving": {"engine": "llama_cpp"}}
+    cases = [
+        ({}, "vllm", False),
+        (other, "llama_cpp", True),
+        ({"serving": {}, "beside": {"gguf": other}}, "vllm", True),
+    ]
+    for cluster, serves, by_programs in cases:
+        found = engine.plan_engine(EngineSettings(), SPARK, cluster)
+        assert (found["serves"], found["by_programs"]) == (serves, by_programs)
+
+
 def test_what_models_call_of_the_libraries() -> None:
     experts = {"serving": {"calls": ["experts"], "degraded": {"calls": ["kda"]}}}
     beside = {"serving": {"calls": []}, "beside": {"small": {"serving": {"calls": ["experts"]}}}}

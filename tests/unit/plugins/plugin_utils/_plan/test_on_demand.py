@@ -40,6 +40,25 @@ def test_a_group_on_demand_sleeps_after_a_boot_and_the_own_one_serves(variables:
     assert "RestrictAddressFamilies=AF_UNIX" in unit
 
 
+def test_one_served_by_programs_has_its_own_command_and_is_tried_too(variables: dict[str, Any]) -> None:
+    given = on_demand(variables)
+    given["sparkthor_cluster"]["beside"]["embed"]["serving"] |= {"engine": "llama_cpp", "args": {"ctx-size": 2048}}
+    planned = plan(given)
+    found = files(planned)
+    group = json.loads(found["/etc/sparkthor/beside/embed/group.json"])
+    path = "/etc/sparkthor/beside/embed/llama.yaml"
+    assert (group["engine"], group["command"][-3:]) == (
+        "llama_cpp",
+        ["/opt/sparkthor/venv/bin/llama-server", "--config", path],
+    )
+    assert "ctx-size: 2048" in found[path].splitlines()
+    [words] = planned["trials"]
+    assert words[words.index("--ctx-size") + 1] == "2048"
+    # vLLM's own files stand beside them
+    assert json.loads(found["/etc/sparkthor/serving.json"]).get("engine", "vllm") == "vllm"
+    assert "/etc/sparkthor/vllm.yaml" in found
+
+
 def test_a_start_may_take_what_the_inventory_allows(variables: dict[str, Any]) -> None:
     """And no fixed time: half a terabyte from a slow disk takes longer than 45 minutes."""
     found = files(plan(on_demand({**variables, "vllm_serve_ready_timeout": 7200})))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.beside imp
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import ServingError, plan_whole
 
 from tests.unit import planned_cluster
+from tests.unit.gguf_files import small_model
 
 GIB = 2**30
 MEMORY = int(121.69 * GIB)
@@ -156,12 +158,15 @@ def test_the_model_store_brings_all_models_once() -> None:
     assert beside.UTILIZATION in small["args"]
 
 
-def together(*others: Beside, **more: Any) -> sharing.Together:
+POLICY = {"idle_minutes": 30, "every_minutes": 10, "not_between": ""}
+
+
+def together(*others: Beside, runtime: str = "container", **more: Any) -> sharing.Together:
     variables = {**BIG, **more}
     first, large, fabric, facts = planned_cluster.planned(HOSTS, **variables)
     facts = {host: {**node, **nodes()[host]} for host, node in facts.items()}
     return sharing.plan_together(
-        {**large, **own(BIG)}, others, variables, dict.fromkeys(HOSTS, first), facts, fabric, None
+        {**large, **own(BIG), "runtime": runtime}, others, variables, dict.fromkeys(HOSTS, first), facts, fabric, None
     )
 
 
@@ -189,8 +194,7 @@ def test_a_host_that_cannot_be_shared_is_told_before_anything_is_planned() -> No
 
 
 def test_groups_that_take_turns_share_no_memory() -> None:
-    policy = {"idle_minutes": 30, "every_minutes": 10, "not_between": ""}
-    found = together(Beside("embed", "a", {**EMBED, "on_demand": policy}))
+    found = together(Beside("embed", "a", {**EMBED, "on_demand": POLICY}))
     assert found.problems == []
     # each has the usual share
     assert found.serving["args"][UTILIZATION] == 0.85
@@ -200,11 +204,63 @@ def test_groups_that_take_turns_share_no_memory() -> None:
     assert together(Beside("embed", "a", EMBED)).serving["args"][UTILIZATION] < 0.85
     # it shares with those that always serve
     always = Beside("rank", "a", {**EMBED, "vllm_serve_args": {PINNED: 10 * GIB}})
-    beside_always = together(always, Beside("embed", "a", {**EMBED, "on_demand": policy}))
+    beside_always = together(always, Beside("embed", "a", {**EMBED, "on_demand": POLICY}))
     assert beside_always.problems == []
     assert beside_always.beside["embed"]["serving"]["args"][UTILIZATION] < 0.75
     # what the inventory asks for is not changed, and has to fit
-    much = {**EMBED, "on_demand": policy, "vllm_serve_args": {UTILIZATION: 0.85}}
+    much = {**EMBED, "on_demand": POLICY, "vllm_serve_args": {UTILIZATION: 0.85}}
     [problem] = together(always, Beside("embed", "a", much)).problems
     assert "need 1" in str(problem)
     assert "embed 103.4 GiB" in str(problem)
+
+
+def gguf(model: str, **more: Any) -> Beside:
+    given = {"serving_engine": "llama_cpp", "vllm_serve_model": model, "vllm_serve_max_model_len": 1000}
+    return Beside("gguf", "a", {**given, "on_demand": POLICY, **more})
+
+
+def test_programs_take_turns_with_the_engine_beside_which_they_lie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    small_model(tmp_path / "small.gguf")
+    found = together(gguf("./small.gguf"), runtime="venv", engine_programs="/srv/llama")
+    assert found.problems == []
+    # vLLM has all that it would have alone, and the other one no argument of vLLM's
+    assert found.serving["args"][UTILIZATION] == 0.85
+    plan = found.beside["gguf"]
+    assert (plan["serving"]["engine"], plan["executor"], plan["runtime"]) == ("llama_cpp", "mp", "venv")
+    assert {UTILIZATION, PINNED} & set(plan["serving"]["args"]) == set()
+    assert plan["serving"]["args"]["ctx-size"] == 1024
+    taken = sum(plan["serving"]["memory"]["ranks"]["budget_bytes"])
+    assert f"; on demand instead of big: gguf {taken / GIB:.1f} GiB" in found.line
+    assert [model["name"] for model in found.serving["models"]] == ["Qwen3.5-397B-A17B-NVFP4", "small.gguf"]
+    # beside one that always serves, what each takes counts
+    always = Beside("rank", "a", {**EMBED, "vllm_serve_args": {PINNED: 10 * GIB}})
+    large = gguf("./small.gguf", vllm_serve_args={"cache-ram": 100_000})
+    assert together(large, runtime="venv", engine_programs="/srv/llama").problems == []
+    [problem] = together(always, large, runtime="venv", engine_programs="/srv/llama").problems
+    assert "its serving groups need 11" in str(problem)
+
+
+def test_a_model_whose_size_nobody_knows_takes_turns_and_the_run_says_so() -> None:
+    found = together(gguf("owner/quants:Q4_K_M"), runtime="venv", engine_programs="/srv/llama")
+    assert found.problems == []
+    assert found.line.endswith("; on demand instead of big: gguf, whose memory is not planned")
+
+
+@pytest.mark.parametrize(
+    ("given", "runtime", "programs", "words"),
+    [
+        ({"on_demand": None}, "venv", "/srv/llama", "memory of llama.cpp is not planned beside big; add on_demand"),
+        ({}, "container", "/srv/llama", "llama.cpp cannot do a container"),
+        ({}, "venv", "", "no folder has them"),
+        ({"serving_engine": "sglang"}, "venv", "/srv/llama", "serving_engine=sglang: the engine of a host is one"),
+    ],
+)
+def test_another_engine_that_cannot_take_turns_is_refused(
+    given: dict[str, Any], runtime: str, programs: str, words: str
+) -> None:
+    with pytest.raises(ServingError, match="group gguf on a") as refused:
+        together(gguf("owner/quants:Q4_K_M", **given), runtime=runtime, engine_programs=programs)
+    assert words in str(refused.value)

@@ -72,7 +72,7 @@ def test_an_unknown_option_is_named_by_what_is_installed(engine: PlannedEngine, 
     asked = planned["options"]
     if not asked:
         # its own program is asked instead, unless it is said that nobody can be
-        assert bool(planned["trial"]) is engine.can.checked
+        assert bool(planned["trials"]) is engine.can.checked
         return
     table = {engine.name: "9.9.9", "schema": 2, "options": {"flux-size": {"kind": "int"}}, "value_lists": {}}
     found = engine.option_problems({**asked, "arguments": {"flux-sise": 2}}, table)

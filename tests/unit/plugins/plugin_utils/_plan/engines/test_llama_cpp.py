@@ -160,10 +160,10 @@ def test_the_head_s_file_has_the_workers(llama: dict[str, Any]) -> None:
     assert words[words.index("--rpc") + 1] == config["rpc"]
     assert "--metrics" in words
     assert "--config" not in words
-    assert planned_role["trial"][-1] == "--version"
-    assert "--metrics" in planned_role["trial"]
+    assert planned_role["trials"][0][-1] == "--version"
+    assert "--metrics" in planned_role["trials"][0]
     # the program connects while it reads its options
-    assert "--rpc" not in planned_role["trial"]
+    assert "--rpc" not in planned_role["trials"][0]
     environment = found["/etc/sparkthor/vllm.env"]
     assert 'GGML_NO_BACKTRACE="1"' in environment
     assert 'A="1"' in environment
@@ -180,7 +180,7 @@ def test_its_options_are_tried_as_the_unit_has_them_without_a_secret_on_the_comm
     given = {"HF_TOKEN": "hf_secret", "LLAMA_CACHE": "/srv/two words $5"}
     llama["sparkthor_cluster"]["serving"]["environment"] = given
     found = files(plan(llama))
-    tried = plan(llama)["trial"]
+    tried = plan(llama)["trials"][0]
     run, asked = tried[: tried.index("--")], tried[tried.index("--") + 1 :]
     assert run[0] == "systemd-run"
     hidden = [line for line in found["/etc/systemd/system/sparkthor-vllm.service"].splitlines() if "Inaccess" in line]
@@ -206,7 +206,7 @@ def test_a_worker_s_file_knows_no_model(llama: dict[str, Any]) -> None:
     group = json.loads(found["/etc/sparkthor/group.json"])
     assert group["listen"] == f"{address}:50052"
     assert group["command"][-3].endswith("/bin/ggml-rpc-server")
-    assert planned_role["trial"] == []
+    assert planned_role["trials"] == []
     assert planned_role["model_links"] == []
     assert planned_role["model_elsewhere"] is False
 
