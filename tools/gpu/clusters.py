@@ -232,11 +232,19 @@ _SGLANG_THREE: dict[str, Any] = {
     "model_store_models": [{"name": "wide3-qwen3", "source": str(TOP / ".lab" / "gpu" / "wide3")}],
     "vllm_serve_model": "wide3-qwen3",
 }
+#: 34.2 billion parameters in three layers, so that ours and two by hand fit on two GPUs
+_SGLANG_BROAD: dict[str, Any] = {
+    **_SGLANG_WIDE,
+    "model_store_models": [{"name": "broad-qwen3", "source": str(TOP / ".lab" / "gpu" / "broad")}],
+    "vllm_serve_model": "broad-qwen3",
+    "vllm_serve_args": {**_SGLANG_WIDE["vllm_serve_args"], "chunked-prefill-size": 1024},
+}
 SGLANG: Mapping[str, Cluster] = {
     "sgl": Cluster((0, 1), "SGLang, TP=2", pipeline=1, tensor=2, executor="mp", more=_SGLANG),
     "sglw": Cluster((0, 1), "SGLang, TP=2, 29.5B", pipeline=1, tensor=2, executor="mp", more=_SGLANG_WIDE),
     "sgl1": Cluster((0, 0), "SGLang, TP=2 on one GPU", pipeline=1, tensor=2, executor="mp", more=_SGLANG),
     "sglp": Cluster((0,), "SGLang, one host, 17.9B", pipeline=1, executor="mp", more=_SGLANG_THREE),
+    "sglt": Cluster((0, 1), "SGLang, TP=2, 34.2B", pipeline=1, tensor=2, executor="mp", more=_SGLANG_BROAD),
 }
 #: what the table of clusters calls them; the others only take faults and load
 TITLES = [

@@ -12,7 +12,8 @@ what moves a logit by less than a third does not.
 
 With --wide it has five layers of 5.8 billion parameters each, so that the GPUs set how long a step takes and a step is
 of few parts. It holds no weights but their names, because an engine makes them itself (load-format: dummy). With
---three it has three layers, so that three engines fit on one GPU.
+--three it has three layers, so that three engines fit on one GPU. With --broad these are twice as large and half as
+wide where ranks add up, so that three engines fit on two GPUs and little goes over the network.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ WIDE = {"num_hidden_layers": 5, "max_window_layers": 5, "hidden_size": 8192, "in
         "num_attention_heads": 64}  # fmt: skip
 #: how many layers it has with --three
 THREE = {"num_hidden_layers": 3, "max_window_layers": 3}
+#: how --wide differs with --broad: no matrix of a rank has more numbers, because kernels count them in 32 bits
+BROAD = {"hidden_size": 4096, "intermediate_size": 917504, "num_attention_heads": 32}
 #: from one token to its successor, in the half of the vocabulary whose tokens are words
 STRIDE = 4099
 
@@ -70,11 +73,14 @@ def successor(token: int, vocabulary: int) -> int:
     return half + (token + STRIDE) % half
 
 
-def make(target: str, sure: bool = False, wide: bool = False, three: bool = False) -> int:
+def make(target: str, sure: bool = False, wide: bool = False, three: bool = False, broad: bool = False) -> int:
     import safetensors.torch
     import torch
 
-    shape = {**SHAPE, **(SURE if sure else WIDE if wide else {}), **(THREE if three else {})}
+    chosen = ((SURE, sure), (WIDE, wide), (THREE, three), (BROAD, broad))
+    shape = dict(SHAPE)
+    for changed in (what for what, asked in chosen if asked):
+        shape.update(changed)
     part = f"{target}.part"
     shutil.rmtree(part, ignore_errors=True)
     os.makedirs(part)
@@ -119,5 +125,5 @@ def padded(tokenizer: dict[str, object]) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    count = make(sys.argv[1], *(f"--{what}" in sys.argv for what in ("sure", "wide", "three")))
+    count = make(sys.argv[1], *(f"--{what}" in sys.argv for what in ("sure", "wide", "three", "broad")))
     print(f"model: {count:,} parameters in {sys.argv[1]}")

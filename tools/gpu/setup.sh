@@ -98,7 +98,8 @@ image() {
 # the second one is for tools.gpu.suite chaos, the others for its sglang
 model() {
   "$python" "$top/tools/gpu/model.py" model && "$python" "$top/tools/gpu/model.py" sure --sure &&
-    "$python" "$top/tools/gpu/model.py" wide --wide && "$python" "$top/tools/gpu/model.py" wide3 --wide --three
+    "$python" "$top/tools/gpu/model.py" wide --wide && "$python" "$top/tools/gpu/model.py" wide3 --wide --three &&
+    "$python" "$top/tools/gpu/model.py" broad --wide --three --broad
 }
 
 running=()

@@ -125,11 +125,12 @@ def shared() -> tuple[Wave, ...]:
 
 
 def sglang(cluster: str) -> Wave:
-    """SGLang from a container: deployed twice, against itself by hand, three faults; on one GPU only pairs, many."""
+    """SGLang from a container: deployed twice, against itself by hand, three faults; of three engines only pairs."""
     # of a large model whole answers
     whole = "--requests 1 --tokens 512"
-    if cluster == "sglp":
-        every = f"--ways by-hand,ours,engine,boxed --pairs 36 --streams 8,1 {whole} --cores 10"
+    if cluster in ("sglp", "sglt"):
+        own = "--cores 10" if cluster == "sglp" else _CORES
+        every = f"--ways by-hand,ours,engine,boxed --pairs 36 --streams 8,1 {whole} {own}"
         return Wave(((Step(cluster, "deploy hand boxed", "", 700), Step(cluster, "byhand", every)),))
     # its own engine past the front proxy among them
     long = f"{whole} --pairs 10 --ways ours,engine,by-hand"

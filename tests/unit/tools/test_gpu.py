@@ -160,11 +160,12 @@ def test_each_part_is_used_as_soon_as_it_is_there(checkout: Path, tmp_path: Path
     told = tmp_path / "told"
     model = f"{checkout}/tools/gpu/model.py"
     wide = [f"{model} wide --wide", f"{model} wide3 --wide --three"]
+    wide.append(f"{model} broad --wide --three --broad")
     assert told.read_text().splitlines() == [f"{model} model", f"{model} sure --sure", *wide]
     done = set_up(checkout, "part-2", "--thin")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith("setup: ready")
-    asked = told.read_text().splitlines()[4:]
+    asked = told.read_text().splitlines()[5:]
     assert asked[0].endswith("unpacked/x-1-py3-none-any packed")
     assert asked[1:] == [f"{checkout}/tools/gpu/wheels.py thin thin.txt --thin"]
     # what the suites do without is made when it is asked for
