@@ -112,7 +112,7 @@ def verdict(page: Page, text: str | re.Pattern[str], seconds: float = SOON) -> N
     expect(page.locator("h1")).to_have_text(text, timeout=1000 * seconds)
 
 
-def seen(page: Page, name: str) -> None:
+def looked_at(page: Page, name: str) -> None:
     """It keeps nobody out, by axe, and is kept as a picture where that is asked for."""
     assert amiss(page) == [], name
     if not PICTURES:
@@ -135,7 +135,7 @@ def verdicts(page: Page, end: Callable[[str], bool], seconds: float) -> list[str
         if not found or told != found[-1]:
             print(f"  {told}")
             found.append(told)
-            seen(page, re.sub(r"\W+", "-", re.sub(r"\d", "", told)).strip("-").lower())
+            looked_at(page, re.sub(r"\W+", "-", re.sub(r"\d", "", told)).strip("-").lower())
         if end(told):
             return found
         assert time.monotonic() < limit, found

@@ -19,9 +19,9 @@ from tests.integration.page_lab.conftest import (
     act,
     answers_truly,
     back,
+    looked_at,
     played,
     say,
-    seen,
     sign_in,
     verdict,
     verdicts,
@@ -36,7 +36,7 @@ def test_a_wrong_key_learns_nothing_and_a_right_one_sees_the_cluster(chromium: B
             sign_in(page, key)
             expect(page.get_by_role("alert")).to_contain_text("not known here", timeout=1000 * SOON)
             assert not [host for host in cluster.hosts if host in page.content()]
-        seen(page, "wrong-key")
+        looked_at(page, "wrong-key")
         sign_in(page, ANNA)
         expect(page.locator("header .key")).to_have_text("anna, may operate", timeout=1000 * SOON)
         for host in cluster.hosts:
@@ -46,7 +46,7 @@ def test_a_wrong_key_learns_nothing_and_a_right_one_sees_the_cluster(chromium: B
         expect(page.locator(".alike")).to_contain_text(re.compile(r"run the same: .*kernel \d"), timeout=90_000)
         expect(page.locator(".alike")).to_contain_text(re.compile(r"vllm \d"))
         expect(page.locator(".alike")).to_contain_text(re.compile(rf"model {MODEL} [0-9a-f]{{12}}"))
-        seen(page, "serving")
+        looked_at(page, "serving")
 
 
 def test_a_chat_streams_is_stopped_and_says_what_is_so(anna: Page) -> None:
@@ -55,12 +55,12 @@ def test_a_chat_streams_is_stopped_and_says_what_is_so(anna: Page) -> None:
     expect(written).to_contain_text(re.compile(r"\w+ \w+ \w+"), timeout=1000 * SOON)
     before = written.inner_text()
     expect(written).not_to_have_text(before, timeout=1000 * SOON)
-    seen(anna, "chat-streams")
+    looked_at(anna, "chat-streams")
     anna.locator("#chat").get_by_role("button", name="Stop").click()
     expect(answer.locator(".stat")).to_contain_text("stopped", timeout=1000 * SOON)
     answers_truly(anna)
     expect(anna.locator("#chat .it .stat")).to_contain_text("to the first token")
-    seen(anna, "chat")
+    looked_at(anna, "chat")
 
 
 def test_a_key_that_may_look_is_refused_to_act(chromium: Browser, cluster: Cluster) -> None:
@@ -69,7 +69,7 @@ def test_a_key_that_may_look_is_refused_to_act(chromium: Browser, cluster: Clust
         verdict(page, "Serving")
         dialog = act(page, "Restart", "a try")
         expect(dialog.get_by_role("alert")).to_contain_text("may look but not operate", timeout=1000 * SOON)
-        seen(page, "refused")
+        looked_at(page, "refused")
         dialog.get_by_role("button", name="Leave it").click()
         assert verdicts(page, lambda _told: True, SOON) == ["Serving"]
 
@@ -81,7 +81,7 @@ def test_two_visitors_see_one_drain_and_its_end(anna: Page, chromium: Browser, c
         act(anna, "Drain", "a look inside")
         for page in (anna, other):
             verdict(page, re.compile("^Draining"))
-        seen(anna, "draining")
+        looked_at(anna, "draining")
         # until the watchdog has said so too: a wish for a group that changes meanwhile is refused
         anna.wait_for_timeout(6000)
         expect(other.locator("#events")).to_contain_text("a look inside", timeout=1000 * SOON)
@@ -97,7 +97,7 @@ def test_what_playbooks_found_is_told_by_page_and_status(anna: Page, cluster: Cl
     own = anna.locator(".alike")
     for name in ("doctor.yml", "drift.yml"):
         expect(own).to_contain_text(re.compile(rf"{name} \d+\s(s|min) ago: "), timeout=1000 * SOON)
-    seen(anna, "findings")
+    looked_at(anna, "findings")
     said = own.locator(".worries").inner_text().replace("\u00a0", " ")
     told = played(cluster, "playbooks/status.yml").output
     for name in ("doctor.yml", "drift.yml"):
@@ -118,7 +118,7 @@ def test_a_host_that_loses_power_is_named_until_it_is_back(anna: Page, cluster: 
     verdict(anna, re.compile(rf"{away} is away$"), 900)
     expect(anna.locator("#hosts")).to_contain_text("no answer for", timeout=1000 * SOON)
     expect(anna.locator("#now .worries")).to_contain_text(f"{away} has not answered for")
-    seen(anna, "host-away")
+    looked_at(anna, "host-away")
     cluster.lab.boot(away)
     cluster.lab.wait(away)
     verdicts(anna, lambda told: told == "Serving", LOAD)

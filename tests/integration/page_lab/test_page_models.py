@@ -18,9 +18,9 @@ from tests.integration.page_lab.conftest import (
     answers_truly,
     ended,
     loads,
+    looked_at,
     playbook,
     say,
-    seen,
     verdict,
     verdicts,
 )
@@ -44,7 +44,7 @@ def test_a_full_disk_is_named_while_the_model_answers_and_is_gone_with_its_cause
             own = rows.filter(has_text=host).locator("td[data-name=Disk]")
             expect(own.locator(".tone-bad")).to_have_text(re.compile(r"0\sGB left"))
         expect(worries.locator("li")).to_have_count(len(full))
-        seen(anna, "disk-full")
+        looked_at(anna, "disk-full")
         # nothing of it is in the way of an answer
         answers_truly(anna)
         verdict(anna, "Serving")
@@ -62,7 +62,7 @@ def switched(anna: Page, cluster: Cluster, model: str, **variables: str) -> None
     with playbook(cluster, "playbooks/switch_model.yml", **variables) as runs:
         expect(now.locator(".fix").first).to_contain_text(said, timeout=600_000)
         expect(now.get_by_role("button", name="Restart")).to_be_disabled()
-        seen(anna, f"switches-to-{model}")
+        looked_at(anna, f"switches-to-{model}")
         # it serves once more for a moment, between its last request and its end
         loads(verdicts(anna, lambda told: runs.done() and told == "Serving", LOAD))
         assert runs.result().rc == 0, runs.result().failures
@@ -86,9 +86,9 @@ def test_another_model_and_back_by_the_playbook_that_the_page_names(anna: Page, 
     expect(first.locator(".stat")).to_contain_text(f"by {MODEL}")
     ended(anna, answer := say(anna, "Hello"))
     expect(answer.locator(".stat")).not_to_contain_text("by ")
-    seen(anna, "other-model")
+    looked_at(anna, "other-model")
     switched(anna, cluster, MODEL)
     expect(anna.locator("#chat .it").last.locator(".stat")).to_contain_text(f"by {OTHER}")
-    seen(anna, "first-model-again")
+    looked_at(anna, "first-model-again")
     answers_truly(anna)
     verdict(anna, "Serving", LOAD)

@@ -24,9 +24,9 @@ from tests.integration.page_lab.conftest import (
     answers_truly,
     ended,
     loads,
+    looked_at,
     played,
     say,
-    seen,
     sign_in,
     verdict,
     verdicts,
@@ -71,7 +71,7 @@ def test_a_model_on_demand_sleeps_is_woken_serves_and_sleeps_again(
         sign_in(page, ANNA)
         verdict(page, f"{OWN}: Serving", LOAD)
         other_group(page, SLEEPER, f"Asleep: {OTHER}")
-        seen(page, "one-serves-one-sleeps")
+        looked_at(page, "one-serves-one-sleeps")
         show(page, SLEEPER)
         verdict(page, f"{SLEEPER}: Asleep")
         expect(page.locator("#now .say")).to_have_text(f"{OTHER} starts when it is asked for.")
@@ -81,11 +81,11 @@ def test_a_model_on_demand_sleeps_is_woken_serves_and_sleeps_again(
         refused = say(page, "Hello")
         expect(refused.get_by_role("alert")).to_contain_text(re.compile("^503: The model .*asleep.* Try again in"))
         expect(page.get_by_label("Message")).to_have_value("Hello")
-        seen(page, "asleep")
+        looked_at(page, "asleep")
         page.get_by_role("button", name="Wake").click()
         dialog = page.get_by_role("dialog")
         expect(dialog).to_contain_text("The group that serves in its place gives way")
-        seen(page, "ask-wake")
+        looked_at(page, "ask-wake")
         dialog.get_by_role("button", name=f"Wake {SLEEPER}").click()
         expect(page.locator("#now .fix").first).to_contain_text(
             re.compile("Wake is noted for a minute, asked for by anna: The model")
@@ -96,12 +96,12 @@ def test_a_model_on_demand_sleeps_is_woken_serves_and_sleeps_again(
         page.get_by_role("button", name="Send").click()
         ended(page, page.locator("#chat .it").last)
         expect(page.locator("#events")).to_contain_text(f"watchdog {SLEEPER} serving", timeout=1000 * SOON)
-        seen(page, "sleeper-serves")
+        looked_at(page, "sleeper-serves")
         show(page, OWN)
         verdict(page, f"{OWN}: Asleep")
         told = f"It gave way: {SLEEPER} serves. {MODEL} starts when it is asked for."
         expect(page.locator("#now .say")).to_have_text(told)
-        seen(page, "own-group-asleep")
+        looked_at(page, "own-group-asleep")
         # nobody asks the other one for a minute
         seen = verdicts(page, lambda told: told == f"{OWN}: Serving", LOAD)
         loads(seen)
