@@ -1,5 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
+# the serving user's program in a session of its own, whose output is limited while it comes:
+# pylint: disable=ansible-bad-function
 """What a host's engine compiled, written down for the others, and taken over from another: root's part of it.
 
 To root it is one file of somebody's bytes. The serving user packs it and lays it (``_onhost/compiled.py``); between the
