@@ -40,7 +40,12 @@ COMMON = (
 MORE = {
     "border": ("tests/integration/border", "tests/unit/hub_stand_in.py", "tools/release.py"),
     "border_serve": ("tests/integration/border", "tests/integration/border_lab", "tools/release.py"),
-    "engines": ("tests/integration/groups", "tests/integration/serve", "tests/fixtures/gguf"),
+    "engines": (
+        "tests/integration/groups",
+        "tests/integration/lifecycle",
+        "tests/integration/serve",
+        "tests/fixtures/gguf",
+    ),
     "engines_trt": ("tests/integration/groups", "tests/integration/engines"),
     "faults": ("tools/faults",),
     "examples": ("examples",),
