@@ -18,7 +18,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import IO, Any, cast
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import foreign
@@ -60,13 +60,12 @@ def _ended(process: subprocess.Popen[bytes]) -> None:
     end(process)
 
 
-def _written(process: subprocess.Popen[bytes], path: str, most: int, until: float) -> int:
-    """Keep what it writes, ``most`` bytes and no longer than ``until``; how many came. Raises EngineError."""
-    assert process.stdout is not None
+def _written(source: IO[bytes], path: str, most: int, until: float) -> int:
+    """Keep what comes, ``most`` bytes and no longer than ``until``; how many came. Raises EngineError."""
     size = 0
     with open(path, "xb") as file:
-        while select.select([process.stdout], [], [], max(0.0, until - time.monotonic()))[0]:
-            block = os.read(process.stdout.fileno(), _BLOCK)
+        while select.select([source], [], [], max(0.0, until - time.monotonic()))[0]:
+            block = os.read(source.fileno(), _BLOCK)
             size += len(block)
             if not block:
                 return size
@@ -85,7 +84,7 @@ def give(params: Mapping[str, Any]) -> dict[str, Any]:
     process = _started(words, params["cache"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     try:
         # a file twice as large as what is free would leave no room for anybody
-        _written(process, scratch, min(LARGEST, free_bytes(store.root) // 2), until)
+        _written(cast(IO[bytes], process.stdout), scratch, min(LARGEST, free_bytes(store.root) // 2), until)
         _out, said = exchange(process, max(1.0, until - time.monotonic()), most=_BLOCK)
         _check(process, said)
         entry = Entry(TAR, os.path.getsize(scratch), hash_file(scratch))
