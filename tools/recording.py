@@ -28,6 +28,8 @@ from tools.playbooks import TOP
 
 CAST = TOP / ".lab" / "results" / "make-up.cast"
 OUT = TOP / "docs" / "images" / "make-up.svg"
+#: what a picture calls this checkout, wherever it lies
+CLONE = "~/sparkthor.cluster"
 COLUMNS, ROWS = 110, 40
 #: seconds that a wait takes at most in the picture, and that the end stays before it begins anew
 WAIT, HOLD = 1.0, 8.0
@@ -107,6 +109,13 @@ def lines(events: Sequence[tuple[float, str]]) -> tuple[list[Line], float]:
     return [*done, *([open_line] if open_line.text else [])], now
 
 
+def _anywhere(text: str) -> str:
+    """The same as it reads in another folder; a line that ended at the screen's edge may end in this one's path."""
+    here, text = str(TOP), text.replace(str(TOP), CLONE)
+    cut = next((length for length in range(len(here), 1, -1) if text.endswith(here[:length])), 0)
+    return text[:-cut] + CLONE if cut else text
+
+
 def svg(found: Sequence[Line], ends: float, title: str) -> str:
     """The picture: a row of text for each state, shown and hidden at its time, over and over."""
     first = max(0, max((line.row for line in found), default=0) + 1 - LINES)
@@ -154,6 +163,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         events = read_cast(given.cast)
     prompt = f"$ {' '.join(given.command)}\r\n"
     found, ends = lines([(0.0, prompt), *((second + 1.0, text) for second, text in events)])
+    for line in found:
+        line.text = _anywhere(line.text)
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text(svg(found, ends, f"A terminal that shows {' '.join(given.command)}"), encoding="utf-8")
     print(f"{given.out}: {given.out.stat().st_size // 1000} kB")

@@ -49,12 +49,21 @@ def test_a_picture_of_the_newest_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
+def test_a_picture_names_no_folder_of_this_machine() -> None:
+    here = str(recording.TOP)
+    assert (
+        recording._anywhere(f"cat {here}/lab of {here}/lab") == "cat ~/sparkthor.cluster/lab of ~/sparkthor.cluster/lab"
+    )
+    assert recording._anywhere(f"cat {here[:-2]}") == "cat ~/sparkthor.cluster"
+    assert recording._anywhere("cat a/b") == "cat a/b"
+
+
 def test_a_run_is_recorded_and_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "CAST", tmp_path / "a.cast")
     out = tmp_path / "images" / "a.svg"
-    said = "import sys; print('Grüße', sys.stdout.isatty())"
+    said = f"import sys; print('Grüße', sys.stdout.isatty(), '{recording.TOP}/lab')"
     assert recording.main(["--out", str(out), sys.executable, "--", "-c", said]) == 0
-    assert "Grüße True" in out.read_text(encoding="utf-8")
+    assert "Grüße True ~/sparkthor.cluster/lab" in out.read_text(encoding="utf-8")
     first = out.read_bytes()
     out.unlink()
     command = ["--out", str(out), "--from", str(tmp_path / "a.cast"), sys.executable, "--", "-c", said]
