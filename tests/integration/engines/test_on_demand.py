@@ -93,7 +93,7 @@ class Turns(Site):
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Turns]:
-    made = Turns("eng-turns", "lab_engines", [HOST], "10.79.65.0/24")
+    made = Turns("eng-turns", "lab_engines", [HOST], "10.79.67.0/24")
     yield made
     made.lab.destroy()
 
