@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .bench import SIZES, Bench, bring_tools, resting
+from .bench import SIZES, SLOWER, Bench, bring_tools, resting
 from .rig import GIB, TOP, Figure, Rig
 
 #: the issue's promise: total time over size divided by link rate, both halves together
@@ -62,7 +62,7 @@ def test_one_to_many_on_a_switch(switch: Rig, count: int) -> None:
 
 
 def test_a_ring_of_three_by_direct_neighbours(ring: Rig) -> None:
-    ring.rate(400)
+    ring.rate(400 * SLOWER)
     bench = Bench(ring, 2, GIB)
     print(resting())
     figure = keep(bench.fanout())
