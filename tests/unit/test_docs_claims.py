@@ -227,7 +227,7 @@ def defaults(role: str) -> dict[str, Any]:
 def test_what_changes_on_a_machine_and_its_switches() -> None:
     """The firewall is none of os_hardening's areas, and each switch that the page names is on."""
     rows = re.findall(r"^\| [^|]+ \|[^|]+\| `(\w+): (\w+)` \|$", text_of(TOP / "docs/changes.md"), re.MULTILINE)
-    switches = {**defaults("os_hardening"), **defaults("firewall"), **defaults("vllm_serve")}
+    switches = {**defaults("os_hardening"), **defaults("firewall"), **defaults("vllm_serve"), **defaults("console")}
     assert len(rows) > 5
     for name, value in rows:
         if name != "fabric_topology":
