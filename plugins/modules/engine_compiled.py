@@ -34,7 +34,7 @@ options:
     type: path
     default: /var/lib/sparkthor/cache
   root:
-    description: Folder of root's in which it waits.
+    description: Folder on the host, root's alone, in which the file waits to be copied or taken.
     type: path
     default: /opt/sparkthor/compiled
   fabric:
