@@ -76,7 +76,7 @@ release: venv ## the built collection, in .lab/release; make release TAG=v0.2.0 
 	@$(PY) -m tools.release $(if $(TAG),--tag $(TAG))
 
 .PHONY: installed
-installed: docs ## installation from the built collection by the site's own commands, with every supported ansible-core
+installed: venv ## installation from the built collection by the site's own commands, with every supported ansible-core
 	@$(PY) -m pytest -q tests/integration/installed $(ARGS)
 
 .PHONY: test
