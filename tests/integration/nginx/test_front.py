@@ -10,6 +10,7 @@ unpacked below ``NGINX_ROOT``: make nginx
 from __future__ import annotations
 
 import contextlib
+import functools
 import http.client
 import http.server
 import json
@@ -40,6 +41,8 @@ ROOT = os.environ.get("NGINX_ROOT", "")
 JS_MODULE = "/usr/lib/nginx/modules/ngx_http_js_module.so"
 MODULE = Path(f"{ROOT}{JS_MODULE}")
 NGINX = f"{ROOT}/usr/sbin/nginx" if ROOT else shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin") or ""
+#: the front proxy's port and the door's in the plan; each test has others in their place
+PORT, DOOR = 23456, 23457
 KEY, NARROW, LIMITED = "k" * 20, "n" * 20, "l" * 20
 ACCOUNT = b'{"id":"x","choices":[{"text":"said \\"usage\\":{\\"prompt_tokens\\":99"}],"usage":{"prompt_tokens":12,'
 ACCOUNT_END = b'"total_tokens":46,"completion_tokens":34,"prompt_tokens_details":null}}'
@@ -130,28 +133,36 @@ class Front:
             time.sleep(0.02)
 
 
+@functools.cache
+def planned(given: str) -> dict[str, str]:
+    """The texts of all files by path; tests with the same plan but for the ports share it."""
+    return files(plan(json.loads(given)))
+
+
 @contextlib.contextmanager
 def running(tmp_path: Path, variables: dict[str, Any], **limits: int) -> Iterator[Front]:
     """nginx with this plan, its paths below a folder, before an engine that answers as above."""
-    port = free_port()
-    own = {"vllm_serve_api_port": port, "vllm_serve_listen": ["127.0.0.1"], "vllm_serve_front_access_log": False}
+    own = {"vllm_serve_api_port": PORT, "vllm_serve_listen": ["127.0.0.1"], "vllm_serve_front_access_log": False}
     keys: list[dict[str, Any]] = [{"name": "narrow", "key": NARROW, "models": ["chat"], "requests_per_minute": 1}]
     if limits:
         keys.append({"name": "limited", "key": LIMITED, **limits})
-    given = {**variables, **own, "vllm_serve_api_keys": keys, "vllm_serve_door_port": free_port()}
+    given = {**variables, **own, "vllm_serve_api_keys": keys, "vllm_serve_door_port": DOOR}
+    port, door = free_port(), free_port()
     folder = tmp_path / "front"
     for name in ("front", "cache", "run/vllm", "run-exporter", "run-tokens", "lasting", "run/front"):
         (tmp_path / name).mkdir(parents=True)
-    for path, text in files(plan(given)).items():
+    for path, text in planned(json.dumps(given)).items():
         if path.startswith(str(Path(CONF).parent)):
             for place, here in (
+                (str(PORT), str(port)),
+                (str(DOOR), str(door)),
                 (JS_MODULE, str(MODULE)),
                 ("/run/sparkthor", f"{tmp_path}/run"),
                 ("/var/cache/sparkthor-front", f"{tmp_path}/cache"),
                 ("listen 8002 ", f"listen 127.0.0.1:{free_port()} "),
-                (f"10.100.0.1:{given['vllm_serve_door_port']}", f"unix:{tmp_path}/run/vllm/vllm.sock"),
+                (f"10.100.0.1:{door}", f"unix:{tmp_path}/run/vllm/vllm.sock"),
                 # a replica that is away, and no host of a network that happens to be there
-                (f"10.100.0.4:{given['vllm_serve_door_port']}", f"unix:{tmp_path}/run/nobody.sock"),
+                (f"10.100.0.4:{door}", f"unix:{tmp_path}/run/nobody.sock"),
             ):
                 text = text.replace(place, here)
             (folder / Path(path).name).write_text(text)
