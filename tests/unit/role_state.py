@@ -18,15 +18,16 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import d
 ROLES = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists()) / "roles"
 
 
-def variables_of(role: str, loader: DataLoader, **given: Any) -> dict[str, Any]:
+def variables_of(role: str, **given: Any) -> dict[str, Any]:
     """Defaults, then what is given, then the role's vars, as Ansible ranks them."""
-    found: dict[str, Any] = {"inventory_hostname": "one", "ansible_facts": {}}
-    for part in ("defaults", "vars"):
-        path = ROLES / role / part / "main.yml"
-        found |= dict(loader.load_from_file(str(path), trusted_as_template=True)) if path.exists() else {}
-        if part == "defaults":
-            found |= given
-    return found
+    own = {"inventory_hostname": "one", "ansible_facts": {}}
+    return {**own, **_part(role, "defaults"), **given, **_part(role, "vars")}
+
+
+@cache
+def _part(role: str, part: str) -> dict[str, Any]:
+    path = ROLES / role / part / "main.yml"
+    return dict(DataLoader().load_from_file(str(path), trusted_as_template=True)) if path.exists() else {}
 
 
 def state(role: str, *, secrets: bool = True, **given: Any) -> dict[str, Any]:
@@ -43,7 +44,7 @@ def uncached(role: str, *, secrets: bool, **given: Any) -> dict[str, Any]:
     """The same for a test that has replaced what it is made of."""
     loader = DataLoader()
     templar = Templar(loader=loader, variables={})
-    wanted = role_tasks.state(role, loader, templar, variables_of(role, loader, **given), secrets=secrets)
+    wanted = role_tasks.state(role, loader, templar, variables_of(role, **given), secrets=secrets)
     assert wanted is not None, f"{role} has no task that brings files"
     return wanted
 
@@ -51,7 +52,7 @@ def uncached(role: str, *, secrets: bool, **given: Any) -> dict[str, Any]:
 def value(role: str, name: str, **given: Any) -> Any:
     """A variable of the role's own, as its tasks have it."""
     loader = DataLoader()
-    variables = role_values.role_variables(variables_of(role, loader, **given), role)
+    variables = role_values.role_variables(variables_of(role, **given), role)
     return role_values.templated(Templar(loader=loader, variables=variables), name, variables)
 
 
@@ -66,7 +67,7 @@ def undone_runs(role: str, **given: Any) -> list[dict[str, Any]]:
     loader = DataLoader()
     task = role_tasks.declared(ROLES / role)
     assert task is not None
-    variables = role_values.role_variables({**variables_of(role, loader, **given), **given}, role)
+    variables = role_values.role_variables({**variables_of(role, **given), **given}, role)
     templar = Templar(loader=loader, variables=variables)
     runs = role_tasks.runs({**task, "when": None}, role_tasks.arguments_of(task), templar, variables)
     return [declared_state.undone(arguments) for arguments, _own in runs]
@@ -78,7 +79,7 @@ STATE = "sparkthor.cluster.host_state"
 def states_of(role: str, file: str, *, absent: bool = False, **given: Any) -> list[dict[str, Any]]:
     """What each task of the file tells ``host_state`` on this host, with what it imports; files have no texts."""
     loader = DataLoader()
-    variables = role_values.role_variables({**variables_of(role, loader, **given), **given}, role)
+    variables = role_values.role_variables({**variables_of(role, **given), **given}, role)
     return list(_states(ROLES / role / "tasks", file, absent, Templar(loader=loader, variables=variables), variables))
 
 

@@ -26,7 +26,7 @@ def told(env: dict[str, str] | None = None, **given: Any) -> dict[str, Any]:
     """The module's arguments on a host whose engine has this environment."""
     loader = DataLoader()
     fabric = {} if env is None else {"sparkthor_fabric": {"one": {"env": env}}}
-    variables = variables_of("nccl_conf", loader, **fabric, **given)
+    variables = variables_of("nccl_conf", **fabric, **given)
     [call] = role_tasks.calls_that_make_files("nccl_conf", Templar(loader=loader, variables={}), variables) or []
     assert call["module"] == "nccl_conf"
     return dict(call["arguments"])

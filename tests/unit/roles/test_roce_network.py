@@ -22,7 +22,7 @@ MANAGEMENT = {"a": "192.0.2.1/24", "b": "192.0.2.2/24", "c": "192.0.2.3/24"}
 
 def call(fabric: Any, host: str, **given: Any) -> dict[str, Any]:
     loader = DataLoader()
-    known = {**variables_of("roce_network", loader, **given), "sparkthor_fabric": fabric, "inventory_hostname": host}
+    known = {**variables_of("roce_network", **given), "sparkthor_fabric": fabric, "inventory_hostname": host}
     # what accepts and who floats is others' to say
     known |= {"__roce_network_floating": [], "roce_network_accept": []}
     calls = role_tasks.calls_that_make_files("roce_network", Templar(loader=loader, variables={}), known)

@@ -33,7 +33,7 @@ def test_every_unit_has_its_row() -> None:
 def test_units_that_no_plain_cluster_has_are_as_closed_as_their_row_says(unit: str, tmp_path: Path) -> None:
     loader = DataLoader()
     [template] = TOP.glob(f"roles/*/templates/{unit}.j2")
-    variables = variables_of("vllm_serve", loader)
+    variables = variables_of("vllm_serve")
     text = Templar(loader=loader, variables=variables).template(trust_as_template(template.read_text()))
     (tmp_path / unit).write_text(text)
     listed = unit_exposure.table(unit_exposure.PAGE.read_text())[unit]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ def test_a_bus_bandwidth_is_judged_by_the_devices_that_the_run_used(named: str, 
     assert [note.split(": ")[0] for note in notes] == ([] if found else ["rule busbw-half is unknown for run.log"])
 
 
+@cache
 def noise(lines: int, seed: int = 1) -> str:
     """A healthy cluster's log, as long as asked for: its lines in order of their time, repeated as a server does."""
     start, serving = (FIXTURES / "healthy.log").read_text().split("=== from here on again and again ===\n")

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import copy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +37,16 @@ CONTAINER = {
 }
 
 
+@cache
+def _defaults(role: str) -> dict[str, Any]:
+    text = (TOP / "roles" / role / "defaults" / "main.yml").read_text(encoding="utf-8")
+    return yaml.safe_load(text) or {}
+
+
 def role_defaults(*roles: str) -> dict[str, Any]:
     """Variables of roles as their defaults say, those in Jinja left out."""
-    found: dict[str, Any] = {}
-    for role in roles:
-        text = (TOP / "roles" / role / "defaults" / "main.yml").read_text(encoding="utf-8")
-        values = yaml.safe_load(text) or {}
-        found.update({name: value for name, value in values.items() if "{{" not in str(value)})
-    return found
+    values = {name: value for role in roles for name, value in _defaults(role).items()}
+    return copy.deepcopy({name: value for name, value in values.items() if "{{" not in str(value)})
 
 
 @pytest.fixture
