@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -138,6 +139,15 @@ def read(top: Path = TOP) -> House:
     return house
 
 
+def _tree(path: Path) -> ast.Module:
+    return _parsed(path.read_text(encoding="utf-8"))
+
+
+@cache
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
 def _file(house: House, dotted: str) -> str:
     """The file that ``a.b.c`` names: itself, or what holds the name ``c``."""
     if dotted in house.files:
@@ -148,7 +158,7 @@ def _file(house: House, dotted: str) -> str:
 
 def _imported(name: str, path: Path) -> Iterator[str]:
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(_tree(path)):
         if not isinstance(node, ast.ImportFrom):
             continue
         if node.level:
@@ -204,7 +214,7 @@ def _shared_names(house: House) -> list[str]:
     """Public names that several utils define. A function of one word is read with its module's name: ``kept.apply``."""
     where: dict[str, list[str]] = {}
     for name, path in sorted(house.files.items()):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body if "_utils." in name else ():
+        for node in _tree(path).body if "_utils." in name else ():
             if isinstance(node, ast.ClassDef) or (isinstance(node, ast.FunctionDef) and "_" in node.name.strip("_")):
                 where.setdefault(node.name, []).append(name)
     return [
@@ -218,7 +228,7 @@ def _no_names(house: House) -> list[str]:
     """Names in code for which the glossary has another word."""
     broken = []
     for name, path in sorted(house.files.items()):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(_tree(path)):
             match node:
                 case ast.FunctionDef(name=word) | ast.AsyncFunctionDef(name=word) | ast.ClassDef(name=word):
                     pass
@@ -236,7 +246,7 @@ def _untested_doors(house: House) -> list[str]:
     broken = []
     for name, path in sorted(house.files.items()):
         kind, _dot, stem = name.partition(".")
-        parts = ast.parse(path.read_text(encoding="utf-8")).body if kind in CODE_FROM else []
+        parts = _tree(path).body if kind in CODE_FROM else []
         code = [node for node in parts if isinstance(node, ast.FunctionDef | ast.ClassDef)]
         lines = sum((node.end_lineno or 0) - node.lineno + 1 for node in code)
         if lines < CODE_FROM.get(kind, 1):
@@ -255,7 +265,7 @@ def _without_limit(house: House) -> list[str]:
     """Commands whose time limit is none: after it, subprocess waits without one for what may hang in the kernel."""
     broken = []
     for name, path in sorted(house.files.items()):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(_tree(path)):
             if not isinstance(node, ast.Call):
                 continue
             called = ast.unparse(node.func).rpartition("subprocess.")[2]
@@ -275,7 +285,7 @@ def _starters(house: House) -> list[str]:
     starters = []
     starting = set()
     for name, path in sorted(house.files.items()):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = _tree(path)
         imported = {
             alias.asname or alias.name: f"{node.module}.{alias.name}"
             for node in ast.walk(tree)
@@ -304,7 +314,7 @@ def _waiters(house: House) -> list[str]:
         # of functions in each other the inner ones come later
         owners = {
             loop: function.name
-            for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            for function in ast.walk(_tree(path))
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
             for loop in ast.walk(function)
             if isinstance(loop, ast.While | ast.For)
@@ -347,7 +357,7 @@ def functions(house: House) -> list[tuple[int, str]]:
     by_length = [
         (node.end_lineno - node.lineno + 1, f"{name}.{node.name}")
         for name, path in house.files.items()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(_tree(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno
     ]
     return sorted(by_length, reverse=True)
