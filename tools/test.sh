@@ -45,9 +45,8 @@ lint() {
   ansible-lint --offline --strict
   begin "inventories: syntax and task list"
   for inventory in inventories/*/ examples/*/; do
-    ansible-playbook site.yml -i "$inventory" --syntax-check >/dev/null
-    ansible-playbook site.yml -i "$inventory" --list-tasks >/dev/null
-    ansible-playbook playbooks/*.yml -i "$inventory" --syntax-check >/dev/null
+    # whatever a syntax check sees, a list of tasks does
+    ansible-playbook site.yml playbooks/*.yml -i "$inventory" --list-tasks >/dev/null
   done
 }
 
