@@ -12,16 +12,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import measured, outlook, recipe_catalogue
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import measured, recipe_catalogue, recipe_table
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "catalogue.md"
 #: numbers of Sparks, with the cabling that so many have
 MACHINES = {1: "lan", 2: "direct", 3: "switch", 4: "switch", 8: "switch"}
 _TOP = """# Catalogue
 
-What the recipes come to on so many Sparks. *Planned* is for one stream ([how](planning.md#tokens-per-second)), with a
-drafter for prose. *Measured* is what others measured, none of it with this collection. `playbooks/recipe.yml -i
-INVENTORY` prints the same for your hosts. `python -m tools.catalogue` writes this page.
+What the recipes come to on so many Sparks. *At once*: how many requests of the longest length fit. *Planned* is for one
+request alone ([how](planning.md#tokens-per-second)), with a drafter for prose. *Measured* is what others measured, none
+of it with this collection. `playbooks/recipe.yml -i INVENTORY` prints the same for your hosts. `python -m
+tools.catalogue` writes this page.
 
 To add a row: the field `measured` of a recipe, with hosts, tokens per second (of all streams together), streams,
 prompt, engine, date and the address where the number stands; `weights` where they are others than the recipe's.
@@ -45,17 +46,11 @@ def page() -> str:
     rows = _rows()
     lines = [
         _TOP,
-        "| recipe | Sparks | split | GB | requests at once | planned, tokens/s | measured |",
-        "|---|---|---|---|---|---|---|",
+        "| recipe | Sparks | split | GB | longest request, tokens | at once | planned, tokens/s | measured |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for number, row in rows:
-        size = f"{row['bytes'] / 1e9:.0f}" if row["bytes"] else "not known"
-        requests = "not known"
-        if row["requests"] is not None:
-            requests = f"{row['requests']:g} of {row['request_tokens']:,} tokens"
-        planned = outlook.words(row["tokens_per_second"]) if row["tokens_per_second"] else "not estimated"
-        seen = measured.speed(row["measured"][0]) if row["measured"] else ""
-        cells = [f"`{row['name']}`", str(number), row["split"], size, requests, planned, seen]
+        cells = [f"`{row['name']}`", str(number), row["split"], *recipe_table.numbers(row)]
         lines.append(f"| {' | '.join(cells)} |")
     lines += [
         "",

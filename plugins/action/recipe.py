@@ -13,8 +13,15 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe_catalogue, recipe_export
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
+    recipe_catalogue,
+    recipe_export,
+    recipe_table,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
+
+#: arguments that name the hosts that are planned for
+_CLUSTER = ("hosts", "topology", "kinds", "version")
 
 
 class ActionModule(ClusterAction):
@@ -41,23 +48,25 @@ class ActionModule(ClusterAction):
     @staticmethod
     def _list(arguments: dict[str, Any]) -> dict[str, Any]:
         if arguments["hosts"]:
-            rows = recipe_catalogue.runs(*(arguments[key] for key in ("hosts", "topology", "kinds", "version")))
-            return {"rows": rows, "text": "\n".join(recipe_catalogue.run_lines(rows))}
+            known = [arguments[key] for key in _CLUSTER]
+            rows, parts = recipe_catalogue.runs(*known), recipe_catalogue.parts(*known)
+            return {"rows": rows, "parts": parts, "text": "\n".join(recipe_table.run_lines(rows, parts))}
         rows = recipe_catalogue.listing()
-        return {"rows": rows, "text": "\n".join(recipe_catalogue.list_lines(rows))}
+        return {"rows": rows, "text": "\n".join(recipe_table.list_lines(rows))}
 
     @staticmethod
     def _show(arguments: dict[str, Any]) -> dict[str, Any]:
-        return {"text": recipe_catalogue.show(_path(arguments["recipe"]))}
+        known = {key: arguments[key] for key in _CLUSTER}
+        return {"text": recipe_table.show(_path(arguments["recipe"]), **known)}
 
     @staticmethod
     def _check(arguments: dict[str, Any]) -> dict[str, Any]:
-        options = {key: arguments[key] for key in ("hosts", "topology", "kinds", "version")}
+        options = {key: arguments[key] for key in _CLUSTER}
         rows = recipe_catalogue.check(_path(arguments["recipe"]), **options)
         return {
             "rows": rows,
             "counts": recipe_catalogue.counts(rows),
-            "text": "\n".join(recipe_catalogue.lines(rows)),
+            "text": "\n".join(recipe_table.check_lines(rows)),
         }
 
     def _export(self, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -22,9 +22,9 @@ extends_documentation_fragment:
 options:
   action:
     description:
-      - V(list) names the recipes of this collection. With O(hosts) it is a table of what these can run, the fastest
-        first, and of what they cannot run.
-      - V(show) prints one as it is understood.
+      - V(list) names the recipes of this collection. With O(hosts) it is a table of what these can run, all together or
+        a part of them, the fastest first, and of what they cannot run.
+      - V(show) prints one as it is understood, with a summary in words before it.
       - V(check) plans one, those of a folder, or those of a registry's checkout, and counts them.
       - V(export) writes one in the form of C(sparkrun).
     type: str
@@ -38,8 +38,8 @@ options:
     default: ""
   hosts:
     description:
-      - Names of the hosts that V(list) and V(check) plan for, the head first. If empty, V(check) looks for the smallest
-        number of DGX Sparks that will do.
+      - Names of the hosts that V(list), V(show) and V(check) plan for, the head first. If empty, V(check) looks for the
+        smallest number of DGX Sparks that will do, and V(show) plans for each number of hosts that the recipe is for.
       - For V(export) their number chooses the split.
     type: list
     elements: str
@@ -95,6 +95,13 @@ rows:
     V(check) gives C(recipe), C(form), C(verdict) (V(planned), V(acknowledge) or V(refused)), and C(hosts), C(split),
     C(memory), C(acknowledge), C(untranslated), C(command) or C(kind), C(reason).
   returned: O(action=list) or O(action=check)
+  type: list
+  elements: dict
+parts:
+  description: >-
+    One dictionary for each recipe that a part of O(hosts) can run, as V(check) gives it, and C(part): of
+    how many hosts (C(of)), and of which kind where they are of several (C(kind)).
+  returned: O(action=list) with O(hosts)
   type: list
   elements: dict
 counts:

@@ -274,10 +274,11 @@ def _speed(
     known_size = asked.weights_bytes if asked.tensors is None else weights.total
     read = reads(shape, known_size, asked.active_bytes)
     run = speed.SpeedStep(tensor, pipeline, bandwidth, step.drafted, step.eager)
+    bound = round(tensor * bandwidth / active, 1) if active else None
     return {
         "active_bytes": active,
-        "decode_tokens_per_second_bound": round(tensor * bandwidth / active, 1) if active else None,
-        "tokens_per_second": speed.tokens_per_second(shape, read, run) if active else None,
+        "decode_tokens_per_second_bound": bound,
+        "tokens_per_second": speed.tokens_per_second(shape, read, run, bound) if bound is not None else None,
         "tokens_per_second_of_streams": speed.of_streams(shape, read, run) if active else None,
         "prompts": prefill.prompts(shape, read, run, step.batched, *context) if active else None,
         "traffic": traffic.traffic(shape, tensor, pipeline),

@@ -69,14 +69,17 @@ def layers_of(shape: Shape) -> float:
     )
 
 
-def tokens_per_second(shape: Shape, reads: Reads, step: SpeedStep) -> dict[str, list[float]]:
-    """Least and most tokens per second of one stream, by kind of text where something drafts."""
+def tokens_per_second(shape: Shape, reads: Reads, step: SpeedStep, allowed: float) -> dict[str, list[float]]:
+    """Least and most tokens per second of one stream, by kind of text where something drafts.
+
+    ``allowed``: what the memory's bandwidth allows, as the plan says it beside the range.
+    """
     taken = step.seconds(shape, reads)
     if not step.drafted:
-        # no faster than the memory
-        bound = step.tensor * step.bandwidth / (reads.always + reads.experts * reads.share)
         least, most = spread(1 / taken)
-        return {ANY: [least, round(min(most, bound), 2)]}
+        # no faster than the memory, by both ways to count what is read
+        bound = step.tensor * step.bandwidth / (reads.always + reads.experts * reads.share)
+        return {ANY: [least, max(least, min(most, allowed, round(bound, 2)))]}
     return {
         kind: spread((1 - chance ** (step.drafted + 1)) / (1 - chance) / taken) for kind, chance in ACCEPTED.items()
     }

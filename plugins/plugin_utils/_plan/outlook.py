@@ -1,10 +1,15 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One line of what a planned model comes to on its hosts: the verdict with its numbers."""
+"""One line of what a planned model comes to on its hosts: the verdict with its numbers.
+
+Every page, table and message prints a planned number by the functions at the end, which have one rule: what is promised
+is rounded down, what is allowed is rounded up. So one bound reads alike wherever it stands.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model import traffic
@@ -34,7 +39,7 @@ def line(planned: Mapping[str, Any], over_tcp: bool = False) -> str:
         return f"{on}: its size is not known here, so nobody checked whether it fits"
     if memory.get("unknown") and memory.get("request_bytes_per_rank") is None:
         return "; ".join(part.rstrip(".") for part in (on, *memory["reasons"], *memory["suggestions"]))
-    cache, least = (
+    cache, surely_held = (
         [number for number in memory["ranks"][name] if number is not None]
         for name in ("kv_cache_bytes", "kv_cache_bytes_at_least")
     )
@@ -44,16 +49,16 @@ def line(planned: Mapping[str, Any], over_tcp: bool = False) -> str:
         f"weights {gib(memory['weights_bytes'])}, {gib(memory['weights_bytes_per_rank'])} on the fullest GPU",
     ]
     if cache:
-        surely = f", at least {gib(min(least))}" if min(least) < min(cache) else ""
+        surely = f", at least {gib(min(surely_held))}" if min(surely_held) < min(cache) else ""
         parts.append(f"about {gib(min(cache))} of cache on each{surely}")
     length, concurrent = memory["max_model_len"], memory.get("max_concurrent_sequences")
     if concurrent is not None:
-        parts.append(f"{concurrent:g} requests of {length:,} tokens at once")
+        parts.append(at_once(concurrent, length))
     bound = memory.get("decode_tokens_per_second_bound")
     if bound and over_tcp:
         parts.append(_over_tcp(memory, planned["tensor_parallel"], bound))
     elif bound:
-        parts.append(f"about {_speeds(memory)} for one stream (memory bandwidth allows {bound:g})")
+        parts.append(f"about {_speeds(memory)} for one stream (memory bandwidth allows {most(bound)})")
         parts += _first_token(memory)
     if memory["verdict"] == "tight" or memory.get("unknown"):
         parts += [*memory["reasons"], *memory["suggestions"]]
@@ -63,11 +68,11 @@ def line(planned: Mapping[str, Any], over_tcp: bool = False) -> str:
 def _over_tcp(memory: Mapping[str, Any], tensor: int, bound: float) -> str:
     """What the network allows, which is no estimate of what is reached."""
     sent, prompt = memory["traffic"], min(ORDINARY, memory["max_model_len"])
-    most = traffic.over_tcp(sent, tensor, bound, prompt)
+    allowed = traffic.over_tcp(sent, tensor, bound, prompt)
     return (
         f"with TP over TCP a token is summed {sent['all_reduces']} times, {sent['bytes_per_token'] / 1e6:.2g} MB from "
-        f"each rank: memory and network allow {most['tokens_per_second']:g} tokens/s for one stream, and "
-        f"{prompt:,} tokens of a prompt take {_rounded(most['seconds_of_prompt'])} s of network alone at 10 Gbit/s; "
+        f"each rank: memory and network allow {most(allowed['tokens_per_second'])} tokens/s for one stream, and "
+        f"{prompt:,} tokens of a prompt take {least(allowed['seconds_of_prompt'])} s of network alone at 10 Gbit/s; "
         f"what is reached is not estimated {_TCP}"
     )
 
@@ -88,8 +93,8 @@ def _first_token(memory: Mapping[str, Any]) -> list[str]:
 def speed(memory: Mapping[str, Any]) -> tuple[float, float]:
     """Tokens/s that one stream may reach, at least and at most; with a drafter those of prose, which it helps least."""
     found = memory["tokens_per_second"]
-    least, most = found.get(ANY) or found["prose"]
-    return least, most
+    lower, upper = found.get(ANY) or found["prose"]
+    return lower, upper
 
 
 def _speeds(memory: Mapping[str, Any]) -> str:
@@ -100,10 +105,29 @@ def _speeds(memory: Mapping[str, Any]) -> str:
 
 
 def words(range_: Sequence[float]) -> str:
-    """``5 to 7.5``."""
-    return " to ".join(_rounded(number) for number in range_)
+    """``5 to 7.5``: the lower end rounded down, the upper one up."""
+    lower, upper = range_
+    return f"{least(lower)} to {most(upper)}"
 
 
-def _rounded(number: float) -> str:
-    """With two digits at least, so that two ends of a range differ."""
-    return f"{number:.0f}" if number >= 10 else f"{number:.2g}"
+def least(number: float) -> str:
+    """A number that is reached at least, rounded down."""
+    return _rounded(number, ROUND_FLOOR)
+
+
+def most(number: float) -> str:
+    """A number that is reached at most, such as what memory bandwidth allows, rounded up."""
+    return _rounded(number, ROUND_CEILING)
+
+
+def _rounded(number: float, direction: str) -> str:
+    """With two digits that count, and of what has more all before the point: 0.83, 1.4, 13, 119."""
+    exact = Decimal(str(number))
+    digits = max(0, 1 - exact.adjusted())
+    return f"{exact.quantize(Decimal(1).scaleb(-digits), direction).normalize():f}"
+
+
+def at_once(concurrent: float, length: int) -> str:
+    """How many requests of a length the cache holds: whole ones."""
+    number = int(concurrent)
+    return f"{number} request{'s' if number != 1 else ''} of {length:,} tokens at once"

@@ -1,6 +1,9 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Many recipes at once: which there are, and of each whether it can be served here, or the one reason why not."""
+"""Many recipes at once: which there are, and of each whether it can be served here, or the one reason why not.
+
+recipe_table.py says it in words.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import measured, outlook
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import measured, outlook, ring
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import KINDS
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry
@@ -199,24 +201,6 @@ def counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     return {key: seen[key] for key in (PLANNED, ACKNOWLEDGE, *REASONS) if seen[key]}
 
 
-def lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The rows as text, and their counts."""
-    text = []
-    for row in rows:
-        if row["verdict"] == REFUSED:
-            text += [f"refused  {row['recipe']}", f"         {row['reason']}"]
-            continue
-        text.append(f"planned  {row['recipe']}: {row['split']} on {row['hosts']}, memory: {row['memory']}")
-        if row["acknowledge"]:
-            text.append(f"         needs vllm_serve_acknowledged: [{', '.join(row['acknowledge'])}]")
-        text += [f"         {line[0].lower()}{line[1:]}" for line in row["unknown"]]
-        text += [f"         not translated: {note}" for note in row["untranslated"]]
-    words = {PLANNED: "planned", ACKNOWLEDGE: "planned, with an acknowledgement"}
-    words.update({kind: f"refused: {reason}" for kind, reason in REASONS.items()})
-    total = [f"{number:>5}  {words[key]}" for key, number in counts(rows).items()]
-    return [*text, "", f"{len(rows):>5}  recipes", *total]
-
-
 def listing(folder: str = _recipe.SHIPPED) -> list[dict[str, Any]]:
     """The recipes of the collection."""
     rows = []
@@ -236,13 +220,6 @@ def listing(folder: str = _recipe.SHIPPED) -> list[dict[str, Any]]:
     return rows
 
 
-def list_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    width = max(len(row["name"]) for row in rows)
-    return [
-        f"{row['name']:<{width}}  hosts {', '.join(map(str, row['hosts'])) or 'any'}: {row['summary']}" for row in rows
-    ]
-
-
 def runs(
     hosts: Sequence[str], topology: str, kinds: Mapping[str, str], version: str | None, folder: str = _recipe.SHIPPED
 ) -> list[dict[str, Any]]:
@@ -250,49 +227,68 @@ def runs(
     rows = check(folder, hosts=hosts, topology=topology, kinds=kinds, version=version, folder=folder)
     offered = {os.path.join(folder, f"{name}.yml") for name in _recipe.offered(folder=folder)}
     rows = [row for row in rows if row["recipe"] in offered]
-    return sorted(rows, key=lambda row: (row["verdict"] == REFUSED, -(row.get("tokens_per_second") or [0])[0]))
+    return sorted(rows, key=lambda row: (row["verdict"] == REFUSED, -planned_speed(row)))
 
 
-def run_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A table of :func:`runs`, and below it the recipes that cannot be run, each with the reason in a few words."""
-    cells = [["RECIPE", "SPLIT", "GB TO FETCH", "REQUESTS AT ONCE", "TOKENS/S, ONE STREAM", "MEASURED"]]
-    for row in rows:
-        if row["verdict"] == REFUSED:
-            continue
-        known, speed = row["requests"] is not None, row["tokens_per_second"]
-        cells.append(
-            [
-                f"{row['name']}{' (acknowledge)' if row['acknowledge'] else ''}",
-                row["split"],
-                f"{row['bytes'] / 1e9:.0f}" if row["bytes"] else "?",
-                f"{row['requests']:g} of {row['request_tokens']:,} tokens" if known else "?",
-                outlook.words(speed) if speed else "not estimated",
-                measured.speed(row["measured"][0]) if row["measured"] else "",
+def planned_speed(row: Mapping[str, Any]) -> float:
+    """Tokens/s of one stream, as planned at least; 0 where none are."""
+    return float((row.get("tokens_per_second") or [0])[0])
+
+
+def parts(
+    hosts: Sequence[str], topology: str, kinds: Mapping[str, str], version: str | None, folder: str = _recipe.SHIPPED
+) -> list[dict[str, Any]]:
+    """What a part of these hosts can run, of one kind each: the larger parts first, in each the fastest first.
+
+    A row's ``part`` says of how many hosts it takes its own, and of which kind where there are several. They are those
+    that the inventory names first, which are neighbours on a ring.
+    """
+    by_kind: dict[str, list[str]] = {}
+    for host in hosts:
+        by_kind.setdefault(kinds.get(host, "spark"), []).append(host)
+    rows = []
+    for kind, own in by_kind.items():
+        part = {"kind": kind if len(by_kind) > 1 else "", "of": len(own)}
+        for number in range(min(len(own), len(hosts) - 1), 0, -1):
+            cluster = _Cluster(own[:number], _topology_of_part(number, topology), kinds, version or "", folder)
+            found = [
+                {**_row(os.path.join(folder, f"{name}.yml"), "", cluster), "part": part}
+                for name in _recipe.offered(folder=folder, hosts=number)
             ]
-        )
-    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
-    text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
-    text += _measured_lines(rows)
-    refused = [row for row in rows if row["verdict"] == REFUSED]
-    text += ["", "Not on these hosts:"] if refused else []
-    for row in refused:
-        name = os.path.splitext(os.path.basename(row["recipe"]))[0]
-        why = row["reason"].removeprefix(f"recipe {name} ").partition(". ")[0]
-        text.append(f"  {name} {why.partition(' and the group cluster')[0].rstrip('.')}")
-    if any(row["kind"] == "hosts" for row in refused):
-        text.append("A part of the hosts can run a recipe for fewer of them: docs/groups.md.")
-    return [
-        *text,
-        "",
-        "Tokens/s are planned for one stream, with a drafter those of prose; what others measured stands apart. To "
-        "choose one: vllm_serve_recipe.",
-    ]
+            rows += sorted((row for row in found if row["verdict"] != REFUSED), key=lambda row: -planned_speed(row))
+    return rows
 
 
-def _measured_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What others measured on so many hosts, with the engine, the date and the source of each."""
-    found = [f"  {row['name']}: {measured.line(one)}" for row in rows for one in row.get("measured") or ()]
-    return ["", "Measured by others on as many hosts, tokens/s:", *found] if found else []
+def _topology_of_part(number: int, topology: str) -> str:
+    """What so many neighbours of a fabric make up: one needs none, and of a ring only two have RDMA (ring.adapt)."""
+    if number == 1:
+        return "lan"
+    return {2: "direct"}.get(number, "line") if topology in ring.CHAINS else topology
+
+
+def alternatives(
+    recipe: str,
+    hosts: Sequence[str] = (),
+    topology: str = "switch",
+    kinds: Mapping[str, str] | None = None,
+    version: str | None = None,
+    folder: str = _recipe.SHIPPED,
+) -> list[dict[str, Any]]:
+    """Rows of one recipe: for these hosts, or without any for each number of hosts that it is for."""
+    data = _recipe.load(recipe, folder)
+    if hosts or not host_counts(data):
+        rows = check(recipe, hosts=hosts, topology=topology, kinds=kinds, version=version, folder=folder)
+        return [{**({"hosts": len(hosts)} if hosts else {}), **row} for row in rows]
+    rows = []
+    for number in host_counts(data):
+        usual = {1: "lan", 2: "direct"}.get(number, "switch")
+        cabled = usual if number == 1 or usual in (data["topologies"] or [usual]) else data["topologies"][0]
+        names = [f"host-{index + 1}" for index in range(number)]
+        rows += [
+            {"hosts": number, "topology": cabled, **row}
+            for row in check(recipe, hosts=names, topology=cabled, version=version, folder=folder)
+        ]
+    return rows
 
 
 def chosen_lines(
@@ -302,16 +298,16 @@ def chosen_lines(
     estimate, memory = _outlook(serving, topology), serving["memory"] or {}
     name, speed = str(serving["recipe"] or serving["model"]), estimate["tokens_per_second"]
     known = estimate["requests"] is not None
-    parts = [
+    said = [
         name,
         f"TP={serving['tensor_parallel']} PP={serving['pipeline_parallel']}",
         {"fits": "fits", "tight": "fits, but it is tight"}.get(memory.get("verdict") or "", "size not known"),
         f"{estimate['bytes'] / 1e9:.2g} GB" if estimate["bytes"] and estimate["bytes"] < 1e10 else "",
         f"{estimate['bytes'] / 1e9:.0f} GB" if estimate["bytes"] and estimate["bytes"] >= 1e10 else "",
-        f"{estimate['requests']:g} requests of {estimate['request_tokens']:,} tokens at once" if known else "",
+        outlook.at_once(estimate["requests"], estimate["request_tokens"]) if known else "",
         f"{outlook.words(speed)} tokens/s planned for one stream" if speed else "tokens/s not estimated",
     ]
-    lines = [f"chosen: {', '.join(filter(None, parts))}"]
+    lines = [f"chosen: {', '.join(filter(None, said))}"]
     # the lab computes on CPUs, whose memory bandwidth nobody planned with
     if not speed or name.startswith("tiny-"):
         return lines
@@ -330,24 +326,16 @@ def chosen_lines(
 def row_speed(row: Mapping[str, Any]) -> float:
     """Tokens/s of one stream, by which recipes are ranked: measured with these weights, else as planned at least."""
     seen = [one["tokens_per_second"] for one in row["measured"] if one["streams"] == 1 and not one.get("weights")]
-    return float(max(seen, default=0) or (row["tokens_per_second"] or [0])[0])
+    return float(max(seen, default=0) or planned_speed(row))
 
 
 def _speed_words(row: Mapping[str, Any]) -> str:
-    planned = (row["tokens_per_second"] or [0])[0]
     number = row_speed(row)
-    return outlook.words(row["tokens_per_second"]) if number == planned else f"measured by others {number:g}"
+    same = number == planned_speed(row)
+    return outlook.words(row["tokens_per_second"]) if same else f"measured by others {number:g}"
 
 
 def fastest(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Those that can be run, the fastest first; of those without an acknowledgement all before the others."""
     possible = [row for row in rows if row["verdict"] != REFUSED and row_speed(row)]
     return sorted(possible, key=lambda row: (bool(row["acknowledge"]), -row_speed(row)))
-
-
-def show(recipe: str, folder: str = _recipe.SHIPPED) -> str:
-    """A recipe as it is understood, as YAML in the form of this collection."""
-    data = _recipe.load(recipe, folder)
-    return yaml.safe_dump(
-        {key: value for key, value in data.items() if value not in (None, "", [], {})}, sort_keys=False
-    )

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import outlook
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import plain
 
 VERSION = 1
@@ -259,5 +260,5 @@ def text(document: Mapping[str, Any]) -> str:
     widths = [max(len(line[column]) for line in table) for column in range(len(COLUMNS))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in table]
     if document.get("bound"):
-        lines.append(f"memory bandwidth allows one stream {document['bound']:g} tokens/s")
+        lines.append(f"memory bandwidth allows one stream {outlook.most(document['bound'])} tokens/s")
     return "\n".join([*lines, *document.get("slower", [])])

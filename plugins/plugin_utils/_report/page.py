@@ -17,6 +17,7 @@ from typing import Any
 import jinja2
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import state_words
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import outlook
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import bench, screen, topology
 
 GIB = 1024**3
@@ -97,7 +98,7 @@ def _memory(status: Mapping[str, Any], memory: Mapping[str, Any] | None, why: st
         text = f"{memory.get('max_tokens') or 0:,} tokens of cache, {memory.get('max_model_len') or 0:,} a sequence"
         bound = memory.get("decode_tokens_per_second_bound")
         if bound:
-            text += f"; memory bandwidth allows one stream {bound:g} tokens/s"
+            text += f"; memory bandwidth allows one stream {outlook.most(bound)} tokens/s"
         kind = {"fits": "pass", "tight": "warn"}.get(verdict, "fail")
         found.update(verdict=verdict or "unknown", verdict_kind=kind, verdict_text=text)
     return found
@@ -185,7 +186,7 @@ def _speed(benchmarks: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
         "taken": last["taken"],
         "runs": len(benchmarks),
         "tool": last.get("tool", ""),
-        "bound": last.get("bound"),
+        "bound": outlook.most(last["bound"]) if last.get("bound") else "",
         "titles": [heading for heading, _key in bench.COLUMNS],
         "rows": [bench.cells(row) for row in last["rows"]],
         "slower": last.get("slower") or [],

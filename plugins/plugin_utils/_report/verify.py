@@ -14,7 +14,7 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import answers
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric_speed
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric_speed, outlook
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import half_or_lane
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ring import PATCHES
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.toolchain import RING_NCCL
@@ -429,7 +429,8 @@ def serving_lines(
         speed = single["decode_tokens_per_second"]
         if bound:
             fraction = limits["decode_fraction"]
-            note = f"{100 * speed / bound:.2g} % of the bound {bound:g} tokens/s (memory bandwidth / bytes per token)"
+            share = f"{100 * speed / bound:.2g} % of the bound {outlook.most(bound)} tokens/s"
+            note = f"{share} (memory bandwidth / bytes per token)"
             fix = "see transport and bandwidth above; enforce-eager, a desktop or swap cost as much"
             lines.append(at_least("decode", "1 stream", speed, "tokens/s", round(fraction * bound, 3), note, fix))
         else:

@@ -5,7 +5,12 @@
 
 from __future__ import annotations
 
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe, recipe_catalogue
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
+    outlook,
+    recipe,
+    recipe_catalogue,
+    recipe_table,
+)
 
 from tools.catalogue import PAGE, page
 
@@ -33,13 +38,23 @@ def test_recipes_draft_where_somebody_serves_the_model_so() -> None:
 
 def test_the_table_for_an_inventory_shows_them_with_their_sources() -> None:
     rows = recipe_catalogue.runs(["spark-01", "spark-02"], "direct", {"spark-01": "spark", "spark-02": "spark"}, None)
-    text = recipe_catalogue.run_lines(rows)
+    text = recipe_table.run_lines(rows)
     assert text[0].split("  ")[-1].strip() == "MEASURED"
     [line] = [line for line in text if line.startswith("gpt-oss-120b ")]
     assert line.endswith(" 69")
+    [line] = [line for line in text if line.startswith("llama-3.3-70b-awq ")]
+    assert line.endswith(" nobody yet")
     below = [line for line in text if line.startswith("  gpt-oss-120b: ")]
     assert len(below) == 4
     assert below[0] == (
         "  gpt-oss-120b: 69; llama-benchy, 1,024 tokens in, 128 out; vLLM 0.1.dev12777 (fork for MXFP4), eager; "
         "2026-03-22; https://kubis.ai/blog/dgx_series/benchmarks/gpt-oss-120b-topology-benchmark"
     )
+
+
+def test_pages_name_speeds_as_the_table_does() -> None:
+    """Of the models that three Sparks can only run together."""
+    rows = [row for row in recipe_catalogue.runs(["a", "b", "c"], "switch", {}, None) if row.get("tokens_per_second")]
+    slow, fast = (end(row["tokens_per_second"][at] for row in rows) for at, end in ((0, min), (1, max)))
+    text = " ".join((PAGE.parent / "first-hour.md").read_text(encoding="utf-8").split())
+    assert f"models for three Sparks together are planned at {outlook.words((slow, fast))} tokens/s" in text

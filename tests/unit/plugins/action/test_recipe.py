@@ -27,6 +27,9 @@ def test_list_show_check() -> None:
     assert any(row["name"] == "gpt-oss-120b" for row in result["rows"])
     assert "gpt-oss-120b" in shown[0]
     assert "openai/gpt-oss-120b" in run(action="show", recipe="gpt-oss-120b")[1][0]
+    [shown] = run(action="show", recipe="gpt-oss-120b", hosts=["a", "b"], topology="switch")[1]
+    assert "# On 2 hosts: fits" in shown
+    assert "On 1 host:" not in shown
     result, shown = run(action="check", recipe="gpt-oss-120b")
     assert (result["counts"], result["changed"]) == ({"planned": 1}, False)
 
@@ -34,14 +37,14 @@ def test_list_show_check() -> None:
 @pytest.mark.parametrize(
     ("hosts", "topology", "kinds", "can", "cannot"),
     [
-        (["a"], "lan", {}, "gpt-oss-120b", "  qwen3.5-397b-a17b-nvfp4 is for 3 hosts"),
-        (["a", "b", "c"], "switch", {}, "qwen3.5-397b-a17b-nvfp4", "  gpt-oss-120b is for 1 or 2 hosts"),
+        (["a"], "lan", {}, "gpt-oss-120b", "  qwen3.5-397b-a17b-nvfp4: does not fit: it is for 3 hosts"),
+        (["a", "b", "c"], "switch", {}, "qwen3.5-397b-a17b-nvfp4", "  glm-5.2-int4: does not fit: it is for 4 hosts"),
         (
             ["a", "b", "c", "d"],
             "lan",
             {"c": "thor", "d": "thor"},
             "nemotron-3-super-120b-a12b-nvfp4",
-            "  deepseek-v4-flash is for hosts of kind spark, and c is thor, d is thor",
+            "  deepseek-v4.1-flash: does not fit: it is for 8 hosts",
         ),
     ],
 )
@@ -51,11 +54,13 @@ def test_what_hosts_can_run_the_fastest_first(
     result, shown = run(hosts=hosts, topology=topology, kinds=kinds)
     lines = shown[0].splitlines()
     assert lines[0].split("  ")[0] == "RECIPE"
-    assert any(line.startswith(f"{can} ") for line in lines[1 : lines.index("")])
-    assert cannot in lines[lines.index("") :]
+    below = lines.index("Not on these hosts:")
+    assert any(line.startswith(f"{can} ") for line in lines[1:below])
+    assert cannot in lines[below:]
     assert "tiny-" not in shown[0]
     able = [row for row in result["rows"] if row["verdict"] != "refused"]
-    assert len(able) == lines.index("") - 1
+    assert all(any(line.startswith(f"{row['name']} ") for line in lines[1:below]) for row in [*able, *result["parts"]])
+    assert bool(result["parts"]) is (len(hosts) > 1)
     assert all(row["bytes"] > 1e8 and row["requests"] >= 1 for row in able)
     speeds = [row["tokens_per_second"][0] for row in able if row["tokens_per_second"]]
     assert speeds == sorted(speeds, reverse=True)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import outlook
 
 GIB = 2**30
@@ -27,7 +28,7 @@ def test_the_verdict_comes_with_its_numbers() -> None:
     assert outlook.line(PLAN) == (
         "m on 2 GPUs fits; weights 40.0 GiB, 20.0 GiB on the fullest GPU; about 79.0 GiB of cache on each, "
         "at least 69.0 GiB; "
-        "6.5 requests of 131,072 tokens at once; about 20 to 40 tokens/s for one stream (memory bandwidth allows 50)"
+        "6 requests of 131,072 tokens at once; about 20 to 40 tokens/s for one stream (memory bandwidth allows 50)"
     )
 
 
@@ -76,6 +77,31 @@ def test_the_ends_of_a_slow_range_differ() -> None:
         assert f"about {words} tokens/s" in outlook.line({**PLAN, "memory": memory})
 
 
+@pytest.mark.parametrize(
+    ("number", "at_least", "at_most"),
+    [
+        *[(0.834, "0.83", "0.84"), (1.38, "1.3", "1.4"), (7.0, "7", "7"), (9.96, "9.9", "10"), (0.0, "0", "0")],
+        *[(12.5, "12", "13"), (20.0, "20", "20"), (119.2, "119", "120"), (3500.0, "3500", "3500")],
+    ],
+)
+def test_what_is_promised_is_rounded_down_and_what_is_allowed_up(number: float, at_least: str, at_most: str) -> None:
+    assert (outlook.least(number), outlook.most(number)) == (at_least, at_most)
+    assert outlook.words([number, number]) == f"{at_least} to {at_most}"
+
+
+def test_one_bound_reads_alike_wherever_it_stands() -> None:
+    """The range of a plan that the memory limits ends with what the memory allows."""
+    memory = {**MEMORY, "tokens_per_second": {"any": [6.6, 12.5]}, "decode_tokens_per_second_bound": 12.5}
+    assert "about 6.6 to 13 tokens/s for one stream (memory bandwidth allows 13)" in outlook.line(
+        {**PLAN, "memory": memory}
+    )
+
+
+def test_requests_at_once_are_whole_ones() -> None:
+    assert outlook.at_once(12.97, 32768) == "12 requests of 32,768 tokens at once"
+    assert outlook.at_once(1.4, 2048) == "1 request of 2,048 tokens at once"
+
+
 def test_with_a_drafter_the_speed_depends_on_the_text() -> None:
     speeds = {"prose": [15.0, 30.0], "code": [18.0, 36.0], "structured": [35.0, 70.0]}
     memory = {**MEMORY, "tokens_per_second": speeds}
@@ -95,7 +121,7 @@ def test_over_tcp_the_network_says_what_is_allowed() -> None:
     assert "about 20 to 40 tokens/s" not in line
     # 1 / (1 / 50 + 64 x 65 us), and 8,192 x 655,360 bytes / 1.25 GB/s
     assert (
-        "with TP over TCP a token is summed 64 times, 0.66 MB from each rank: memory and network allow 41.4 tokens/s "
+        "with TP over TCP a token is summed 64 times, 0.66 MB from each rank: memory and network allow 42 tokens/s "
         "for one stream, and 8,192 tokens of a prompt take 4.3 s of network alone at 10 Gbit/s; what is reached is "
         "not estimated (an 8B model kept 69 % of one"
     ) in line

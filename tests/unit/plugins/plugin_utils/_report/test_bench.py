@@ -147,7 +147,7 @@ def test_the_screen_shows_the_bound_and_what_fell() -> None:
     assert shown[0].split()[:2] == ["PROMPT", "STREAMS"]
     assert shown[1].split()[:4] == ["2048", "1", "900", "50"]
     assert shown[1].split()[-2:] == ["-", "-"]
-    assert shown[2:] == ["memory bandwidth allows one stream 61.5 tokens/s", "fell"]
+    assert shown[2:] == ["memory bandwidth allows one stream 62 tokens/s", "fell"]
 
 
 # --- rows for the catalogue ------------------------------------------------------------------------------------------

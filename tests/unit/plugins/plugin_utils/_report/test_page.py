@@ -185,7 +185,7 @@ def test_speeds_are_shown_with_their_bound_and_what_fell():
     last = {"taken": "2026-01-01", "tool": "llama-benchy 1", "bound": 12.5, "rows": [row], "slower": ["<fell>"]}
     page = _report.page(data["status"], data["runs"], data["doctor"], data["memory"], data["why"], [last])
     assert '<td class="num" data-name="DECODE t/s">80.5</td>' in page
-    assert "allows one stream 12.5 tokens/s" in page
+    assert "allows one stream 13 tokens/s" in page
     assert "&lt;fell&gt;" in page
     assert "bench has not run yet" not in page
     assert "bench has not run yet" in made(data)
