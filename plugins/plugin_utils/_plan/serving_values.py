@@ -30,8 +30,9 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_serve
 class FrontValues:
     """Of the front proxy on a head."""
 
-    #: where the engine listens, as nginx writes it
+    #: where the engine listens, as nginx writes it, and whether it says 503 there while it loads, and only then
     engine: str
+    says_loading: bool
     #: program of nginx
     nginx: str
     #: addresses with ports, as nginx writes them
@@ -64,7 +65,7 @@ class FrontValues:
     #: ``number``, ``names``, ``patterns``, ``label``, ``servers``, and ``instead``, the number of the one that answers
     #: in its place
     door: dict[str, Any] | None
-    #: ``name``, ``engine``, ``port``, ``refused_keys`` and ``turn`` of each group beside the host's own one
+    #: ``name``, ``engine``, ``says_loading``, ``port``, ``refused_keys`` and ``turn`` of each group beside the own one
     beside: list[dict[str, Any]]
     #: of a group that takes turns: ``group``, its name, and ``models``, its answer to GET /v1/models while it sleeps
     turn: dict[str, Any] | None
@@ -321,6 +322,7 @@ def _front_values(serving: Serving, beside: Sequence[Serving]) -> FrontValues:
     turn = on_demand.turn(serving, beside)
     return FrontValues(
         engine=_upstream(serving),
+        says_loading=registry.planned_engine(serving.engine_name).on_host.says_loading,
         nginx=(serving.node.get("binaries") or {}).get("nginx") or "/usr/sbin/nginx",
         listen=front.listen_addresses(given.vllm_serve_listen, given.vllm_serve_api_port, management),
         peers=front.peer_addresses(serving.fabric),
@@ -359,6 +361,7 @@ def _neighbour(group: Serving, keys: Sequence[front.NamedKey], beside: Sequence[
     return {
         "name": group.places.name,
         "engine": _upstream(group),
+        "says_loading": registry.planned_engine(group.engine_name).on_host.says_loading,
         "port": group.settings.vllm_serve_door_port,
         "refused_keys": door.refused_keys(keys, group.names),
         "turn": asdict(turn) if turn else None,

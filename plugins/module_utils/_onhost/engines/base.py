@@ -166,6 +166,8 @@ class EngineOnHost:
     ending: str = ""
     #: folders where it looks for options by itself, which nobody here has seen: its unit does not see them either
     hidden: tuple[str, ...] = ()
+    #: whether its server answers while it loads, everything with 503, and nothing with 503 afterwards
+    says_loading: bool = False
     #: whether its head goes on answering about itself when an idle worker has died
     keeps_serving_when_worker_idle_dead: bool = False
     #: what to do about answers that make no sense, besides looking at the model's files

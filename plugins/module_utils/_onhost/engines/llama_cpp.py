@@ -117,6 +117,8 @@ LLAMA_CPP = EngineOnHost(
     ending=".gguf",
     # since its b10398; the user's own place is in the environment
     hidden=("/etc/llama.cpp",),
+    # its tools/server/server-http.cpp; some builds list their model meanwhile. Beside that /slots alone may say 503.
+    says_loading=True,
     # /health, /metrics and /slots say 200 beside a worker that is gone, or stopped within a request
     keeps_serving_when_worker_idle_dead=True,
 )

@@ -20,7 +20,7 @@ _STAGES = (
     Stage("KV cache", re.compile(r"KV Cache is allocated|Memory pool end|max_total_num_tokens="), 0.72, 0.76),
     Stage("capturing graphs", re.compile(r"[Cc]apture (?:cuda|CUDA) graph|Capturing batches"), 0.76, 0.92),
     Stage("engine ready", re.compile(r"Engine startup timings"), 0.92, 0.94),
-    # its HTTP server opens only now, and answers 503 until a request of its own has been served
+    # its HTTP server opens only now, and its /health says 503 until a request of its own has been served
     Stage("API server starts", re.compile(r"Started server process|Waiting for application startup"), 0.94, 0.96),
     Stage("warming up", re.compile(r"Application startup complete|Uvicorn running"), 0.96, 0.98),
     Stage("first completion", re.compile(r"The server is fired up and ready to roll!"), 0.99, 0.99),
