@@ -116,6 +116,27 @@ def test_the_check_uses_it() -> None:
     assert task["sparkthor.cluster.memory_plan"] == "{{ __vllm_serve_sizing }}"
 
 
+@pytest.mark.parametrize(
+    ("python", "environment"),
+    [
+        ([], "/opt/sparkthor/venv"),
+        # as an upgrade names the Python of the engine that it has staged
+        (
+            ["runuser", "--", "env", "/opt/sparkthor/venvs/a.1/bin/python"],
+            "/opt/sparkthor/venvs/a.1",
+        ),
+    ],
+)
+def test_an_engine_s_own_program_is_asked_where_the_engine_lies(python: list[str], environment: str) -> None:
+    tasks = yaml.safe_load((ROLE / "tasks" / "check.yml").read_text())
+    [asks] = [task for task in tasks if task.get("loop") == "{{ __vllm_serve_plan.trials }}"]
+    words = ["systemd-run", "--", "/usr/bin/env", "A=1", "/opt/sparkthor/venv/bin/llama-server", "--model", "/m/a.gguf"]
+    templar = variables(vllm_serve_model="/srv/mine")
+    templar.available_variables = {**templar.available_variables, "__vllm_serve_python": python, "item": words}
+    argv = templar.template(trust_as_template(asks["sparkthor.cluster.host_builtin"]["arguments"]["argv"]))
+    assert argv == [*words[:4], f"{environment}/bin/llama-server", *words[5:]]
+
+
 def test_the_mark_of_degraded_mode_goes_where_it_is_switched_off() -> None:
     assert "/run/sparkthor/degraded.json" in state(vllm_serve_model="/srv/mine", secrets=False)["absent"]
 
