@@ -50,6 +50,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     executor,
     fabric_speed,
     front,
+    listed_models,
     revisions,
     runtime,
     virtual_address,
@@ -168,6 +169,7 @@ class ActionModule(ClusterAction):
             warnings = [*warnings, *self._plan_served(part, nodes, assumed)]
         for own in clusters.values():
             warnings = [*warnings, *self._plan_beside(own, hostvars, nodes, fabric, assumed)]
+        listed_models.agree(clusters.values())
         for part in clusters.values() or [cluster] if not assumed else ():
             self._plan_models(part, nodes)
         self._know_each_other(clusters)
@@ -378,7 +380,7 @@ class ActionModule(ClusterAction):
         """Bytes of each model that hosts are to have, or why one cannot be fetched, which the stage hosts reports."""
         if "model_store" not in play_roles.in_run(self.vars):
             return {}
-        given = head.get("model_store_models") or serving.get("models") or []
+        given = serving.get("models") or head.get("model_store_models") or []
         try:
             record, caches = Record(self.vars.get("inventory_dir")), hub_card.caches_of(nodes, head)
             found = hub_card.models_of(given, record, caches=caches, how=hub_card.how_of(head))
@@ -394,7 +396,7 @@ class ActionModule(ClusterAction):
         """Which revision of each model is served: what this run brings, else what all hosts have."""
         in_run, declared = play_roles.in_run(self.vars), None
         if "model_store" in in_run:
-            given = head.get("model_store_models") or serving.get("models") or []
+            given = serving.get("models") or head.get("model_store_models") or []
             declared = models.revisions_here(given, Record(self.vars.get("inventory_dir")))
         smaller = serving.get("degraded") or {}
         served = [str(plan["model"]) for plan in (serving, smaller) if plan] if "vllm_serve" in in_run else []

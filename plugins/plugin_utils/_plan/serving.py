@@ -28,6 +28,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     goal,
     image_steps,
     known_good,
+    listed_models,
     outlook,
     overrides,
     parallel,
@@ -132,7 +133,7 @@ def plan_serving(
     return {
         "recipe": first.get("vllm_serve_recipe") or plan["name"],
         "model": name,
-        "models": first.get("model_store_models") or models,
+        "models": listed_models.in_form(first.get("model_store_models") or (), name, models, engine.can.formats),
         **{key: plan[key] for key in ("served_model_name", "max_model_len", "args", "environment", "why", "memory")},
         **{key: plan[key] for key in ("tensor_parallel", "pipeline_parallel", "warnings", "command")},
         **{key: plan.get(key, "") for key in ("acknowledged", "sizing", "answers", "engine_version", "needs", "calls")},

@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.verdict import USUAL_UTILIZATION
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.beside import Beside
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import beside
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import beside, listed_models
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
     plan_cluster_beside as cluster_beside,
 )
@@ -193,7 +193,7 @@ def _without(node: Mapping[str, Any], taken: int) -> dict[str, Any]:
 
 def with_models(serving: dict[str, Any], others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The plan of a host's own group, whose model store brings the models of the others as well."""
-    models = list(serving["models"])
+    models = listed_models.as_served(serving, others)
     for other in others:
         models += [model for model in other["models"] if model["name"] not in {known["name"] for known in models}]
     return {**serving, "models": models, "beside": [str(other["model"]) for other in others]}

@@ -158,6 +158,14 @@ def test_the_model_store_brings_all_models_once() -> None:
     assert beside.UTILIZATION in small["args"]
 
 
+def test_the_model_store_brings_what_another_group_serves_in_its_form() -> None:
+    large, small = own(BIG)["serving"], planned(EMBED)[0]["serving"]
+    listed = {"name": "small", "source": "owner/small"}
+    large = {**large, "models": [*large["models"], listed]}
+    found = sharing.with_models(large, [{**small, "model": "small", "models": [{**listed, "pattern": "*.gguf"}]}])
+    assert [model.get("pattern") for model in found["models"]] == [None, "*.gguf"]
+
+
 POLICY = {"idle_minutes": 30, "every_minutes": 10, "not_between": ""}
 
 

@@ -87,6 +87,16 @@ def test_beside_weights_in_another_form_the_model_in_gguf_is_meant(tmp_path: Pat
     assert (found["memory"] is None) == name.startswith("owner")
 
 
+def test_a_listed_model_comes_in_the_form_that_is_served() -> None:
+    listed = [{"name": "mixed", "source": "owner/mixed"}, {"name": "tiny", "source": "owner/tiny"}]
+    found = served("mixed", 1, model_store_models=listed)
+    assert found["models"] == [{**listed[0], "pattern": "*.gguf"}, listed[1]]
+    given = [{"name": "quants-Q4_K_M", "source": "owner/quants"}]
+    found = served("owner/quants:Q4_K_M", 1, model_store_models=given)
+    assert found["models"] == [{**given[0], "pattern": "*Q4_K_M*.gguf"}]
+    assert served("mixed", 1, serving_engine="vllm", model_store_models=listed)["models"] == listed
+
+
 def test_a_quantization_of_the_hub_is_fetched_by_its_name() -> None:
     found = served("owner/quants:Q4_K_M", vllm_serve_max_model_len=4096)
     assert found["models"] == [
