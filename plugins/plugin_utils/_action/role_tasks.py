@@ -189,3 +189,8 @@ def runs(
 
 def _listed(given: Any) -> list[Any]:
     return given if isinstance(given, list) else [] if given is None else [given]
+
+
+# read once for all hosts, before the process of each is forked
+for _path in sorted(ROLES.glob("*/tasks/*.yml")):
+    read(_path)

@@ -67,3 +67,7 @@ def typed(templar: Any, variables: Mapping[str, Any], role: str) -> dict[str, An
     """The role's own variables by their declared types, whichever way they were written; a wrong one is as given."""
     known = role_specs.Declared(role_specs.Templated(variables, templar), strict=False)
     return {name: known[name] for name in role_specs.of_collection().names_of(role) if name in known}
+
+
+# and so are the variables themselves
+own_variables(ROLES)
