@@ -75,4 +75,4 @@ class ActionModule(ClusterAction):
                     entry.size, entry.mode = len(text.encode()), 0o600
                     archive.addfile(entry, io.BytesIO(text.encode()))
         except OSError as error:
-            raise AnsibleActionFail(f"capture_file: {path} cannot be written: {error.strerror}") from error
+            raise AnsibleActionFail(f"capture_file: {path} cannot be written: {error.strerror}") from None

@@ -155,7 +155,7 @@ class ActionModule(ClusterAction):
                 with open(os.path.expanduser(given["book"]), encoding="utf-8") as book:
                     text = book.read()
             except OSError as error:
-                raise bench.BenchError(f"bench_book: {given['book']} cannot be read: {error.strerror}") from error
+                raise bench.BenchError(f"bench_book: {given['book']} cannot be read: {error.strerror}") from None
             with open(os.path.join(kept, f"{name}.txt"), "w", encoding="utf-8") as handle:
                 handle.write(text)
         if plan["certificate"] and plan["url"].startswith("https://"):
@@ -215,7 +215,7 @@ class ActionModule(ClusterAction):
             with open(path, encoding="utf-8") as handle:
                 return handle.read().strip()
         except OSError as error:
-            raise AnsibleActionFail(f"vllm_serve_api_key: {path} cannot be read: {error.strerror}") from error
+            raise AnsibleActionFail(f"vllm_serve_api_key: {path} cannot be read: {error.strerror}") from None
 
     # --- result ------------------------------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base imp
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, hub_card, models
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import Record
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import (
+    ansible_names,
     beside,
     installation,
     inventory,
@@ -61,6 +62,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster im
     ClusterError,
     plan_cluster,
     plan_parts,
+    stated_gpu_problems,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_inventory import fabric_problems
@@ -81,7 +83,7 @@ _SERVING_ROLES = frozenset(("engine", "model_store", "ray_node", "vllm_serve"))
 def _placed(message: str, hosts: Sequence[str]) -> str:
     """What roles refuse, with the hosts that they would refuse it on."""
     named = message.startswith((f"{hosts[0]}: ", f"host {hosts[0]}: "))
-    return message if named else f"host {', '.join(hosts)}: {message}"
+    return message if named else f"host{'s' if len(hosts) > 1 else ''} {', '.join(hosts)}: {message}"
 
 
 class ActionModule(ClusterAction):
@@ -115,7 +117,7 @@ class ActionModule(ClusterAction):
                 for host in hosts
             }
         except ValueRefused as error:
-            raise AnsibleActionFail(nothing_changed([error])) from error
+            raise AnsibleActionFail(nothing_changed([error])) from None
         if first:
             forks = int(self.vars.get("ansible_forks") or 5)
             self._inventory_stage(groups, hosts, hostvars, everything, forks, arguments["assumed"])
@@ -161,7 +163,7 @@ class ActionModule(ClusterAction):
         try:
             cluster, fabric, warnings = plan_cluster(groups, hosts, hostvars, nodes)
         except ClusterError as error:
-            raise AnsibleActionFail(nothing_changed(error.findings)) from error
+            raise AnsibleActionFail(nothing_changed(error.findings)) from None
         clusters: dict[str, dict[str, Any]] = {}
         if names := inventory.named_groups(hostvars, hosts):
             clusters = plan_parts(inventory.parts(groups, names), hostvars, nodes, fabric)
@@ -239,7 +241,7 @@ class ActionModule(ClusterAction):
                 head_group, here, head, hostvars, nodes, fabric, lambda *model: self._of_hub(head, assumed, *model)
             )
         except sharing.ServingError as error:
-            raise AnsibleActionFail(f"Nothing was changed: {error}") from error
+            raise AnsibleActionFail(f"Nothing was changed: {error}") from None
         self._fail(together.problems)
         self.tell(f"sparkthor: {together.line}")
         head_group.update(serving=together.serving, beside=together.beside)
@@ -302,7 +304,7 @@ class ActionModule(ClusterAction):
         try:
             return serving_plan.plan_whole(head, cluster, nodes, lambda *model: self._of_hub(head, assumed, *model))
         except serving_plan.ServingError as error:
-            raise AnsibleActionFail(f"Nothing was changed: {error}") from error
+            raise AnsibleActionFail(f"Nothing was changed: {error}") from None
 
     def _of_hub(
         self, head: Mapping[str, Any], assumed: bool, repo: str, revision: str
@@ -315,14 +317,14 @@ class ActionModule(ClusterAction):
         except hub.Unreachable as error:
             known = hub_card.kept(repo, revision)
             if known is None and not (assumed or alone):
-                raise AnsibleActionFail(f"Nothing was changed: vllm_serve_model: {error}") from error
+                raise AnsibleActionFail(f"Nothing was changed: vllm_serve_model: {error}") from None
             if known is None:
                 # a plan without the model's size may do, and says so
                 self._display.warning(printable(str(error)))
                 return None
             card = known
         except (hub.HubError, ValueError) as error:
-            raise AnsibleActionFail(f"Nothing was changed: vllm_serve_model: {error}") from error
+            raise AnsibleActionFail(f"Nothing was changed: vllm_serve_model: {error}") from None
         return card.config, card.weights
 
     def _usage_stage(self) -> dict[str, Any]:
@@ -442,13 +444,14 @@ class ActionModule(ClusterAction):
                     groups={**groups, "ray_head": hosts[:1], "ray_workers": hosts[1:]},
                     management={host: str(hostvars[host].get("ansible_host", host)) for host in hosts},
                 )
-            problems += fabric_speed.problems(hostvars)
+            problems += [*fabric_speed.problems(hostvars), *stated_gpu_problems(groups, hostvars)]
             given = {host: everything[host] for host in hosts}
             problems += virtual_address.virtual_address_problems(
                 [part.hosts[0] for part in inventory.parts(groups, names) if part.hosts],
                 hostvars,
                 first.get("fabric_cidr"),
             )
+            problems += ansible_names.problems(given)
             problems += of_collection().problems(given)
             problems += values.value_problems(given)
             if isinstance(described, Mapping):
@@ -456,7 +459,7 @@ class ActionModule(ClusterAction):
                     {str(name): one for name, one in described.items() if isinstance(one, Mapping)}
                 )
             problems += self._names_problems(inventory.parts(groups, names), described, assumed)
-        self._fail(problems)
+        self._fail(inventory.without_consequences(problems))
 
     def _names_problems(self, parts: Sequence[inventory.Part], described: Any, assumed: bool) -> list[Finding | str]:
         """What is wrong with the names of what is served, where this run comes to it."""

@@ -88,7 +88,7 @@ class ActionModule(ClusterAction):
                 diagnosed = json.load(handle)
         except (OSError, ValueError) as error:
             if wanted or not isinstance(error, OSError):
-                raise AnsibleActionFail(f"report_doctor: {path} cannot be read: {error}") from error
+                raise AnsibleActionFail(f"report_doctor: {path} cannot be read: {error}") from None
             return None
         if not isinstance(diagnosed, dict) or not isinstance(diagnosed.get("findings"), list):
             raise AnsibleActionFail(f"report_doctor: {path} is not a diagnosis of playbooks/doctor.yml")

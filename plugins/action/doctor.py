@@ -83,7 +83,7 @@ class ActionModule(ClusterAction):
         try:
             rules = load_rules(CHECKS)
         except (diagnosis.RuleError, OSError) as error:
-            raise AnsibleActionFail(f"the doctor's rules cannot be used: {error}") from error
+            raise AnsibleActionFail(f"the doctor's rules cannot be used: {error}") from None
         if given["logs"]:
             case, logs, states, notes = self._from_logs(given["logs"], hosts)
         else:

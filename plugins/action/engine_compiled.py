@@ -56,7 +56,7 @@ class ActionModule(ModelAction):
         try:
             (entry,) = parse_manifest([self._host("give").get("saved") or []])
         except (StoreError, TypeError, ValueError) as error:
-            raise AnsibleActionFail(f"host {self.host}: what it says of what it wrote is no file ({error})") from error
+            raise AnsibleActionFail(f"host {self.host}: what it says of what it wrote is no file ({error})") from None
         if entry.path != TAR or entry.size > LARGEST:
             raise AnsibleActionFail(f"host {self.host}: what it says that it wrote is not what it was asked for")
         handed = push.hand_over(self._root, NAME, self._root, manifest=[list(entry)])

@@ -15,7 +15,15 @@ description:
   - Runs on the controller, once for all hosts, and changes nothing anywhere.
   - Fails if a file of the inventory is not what Ansible takes it for, if a group of a cluster is missing, or if
     C(--limit) leaves no host. Ansible itself only warns, and goes on with what it could read.
+  - Fails as well if a file beside the inventory has variables of a group or a host that is not there and whose name is
+    nearly that of one that is. Of other such files it warns.
   - What the variables are set to is checked by M(sparkthor.cluster.cluster_plan).
+options:
+  optional:
+    description:
+      - Take any inventory, also none at all, and fail only if one was named and was not read as it stands.
+    type: bool
+    default: false
 extends_documentation_fragment:
   - sparkthor.cluster.internal
   - sparkthor.cluster.attributes

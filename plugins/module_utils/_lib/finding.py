@@ -21,7 +21,7 @@ class Finding:
     what: str
     #: what to do about it
     fix: str
-    #: the host that has it; empty for the whole cluster or the inventory
+    #: the host that has it, or several with commas between them; empty for the whole cluster or the inventory
     host: str = ""
     #: the variable, option, NIC, file or unit
     where: str = ""
@@ -45,7 +45,7 @@ class Finding:
 
     def __str__(self) -> str:
         """``host a: where: 'value': what; fix [source]``; a place alone that ``what`` names is not said twice."""
-        place = [f"host {self.host}"] if self.host else []
+        place = [f"host{'s' if ', ' in self.host else ''} {self.host}"] if self.host else []
         if self.where and (self.value is not None or self.where not in self.what):
             place.append(self.where)
         if self.value is not None:

@@ -85,7 +85,8 @@ class Action(ActionBase):  # type: ignore[misc]  # ansible-core ships no types: 
         try:
             outcome = self.act(arguments)
         except self.ERRORS as error:
-            raise AnsibleActionFail(self.explain(error)) from error
+            # its text is in the message, and Ansible would show it once more
+            raise AnsibleActionFail(self.explain(error)) from None
         # a warning of ours does not replace one that Ansible's base has to give
         warnings = [*(result.get("warnings") or ()), *(outcome.get("warnings") or ())]
         result.update(outcome)

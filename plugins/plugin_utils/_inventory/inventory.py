@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
@@ -60,13 +60,6 @@ SECRETS = {
 }
 
 
-#: what is often written for a variable of Ansible's ssh, which takes no notice of it -> the variable
-_NOT_ANSIBLE = {
-    **dict.fromkeys(("ansible_hosts", "ansible_ip", "ansible_address", "ansible_host_ip"), "ansible_host"),
-    **dict.fromkeys(("ansible_users", "ansible_username"), "ansible_user"),
-    **dict.fromkeys(("ansible_ports", "ansible_sshport"), "ansible_port"),
-}
-
 #: what an empty line of a host's way in is to say instead
 _WAY_IN = {
     "ansible_host": "give the machine's address or name",
@@ -88,7 +81,6 @@ PLANNED_BY = (
     "fabric_speed",
     "ray_node_num_gpus",
     "vllm_serve_virtual_interface",
-    *_NOT_ANSIBLE,
 )
 
 
@@ -97,10 +89,29 @@ def planned_by(variables: Mapping[str, Any], more: Iterable[str] = ()) -> dict[s
     return {name: variables[name] for name in (*PLANNED_BY, *more) if name in variables}
 
 
+#: the words of :func:`closest`
+_MEANT = re.compile(r" \(did you mean '([^']+)'\?\)")
+
+
 def closest(value: str, choices: Iterable[str]) -> str:
     """`` (did you mean 'x'?)`` or an empty string."""
     match = difflib.get_close_matches(str(value), list(choices), n=1, cutoff=0.5)
     return f" (did you mean '{match[0]}'?)" if match else ""
+
+
+def without_consequences(problems: Iterable[Finding | str]) -> list[Finding | str]:
+    """Without what is unset because its name was written wrong, which is among the problems itself."""
+    found = list(problems)
+    unknown = [_MEANT.search(one.what) for one in found if isinstance(one, Finding) and one.id == "unknown"]
+    meant = [match[1] for match in unknown if match]
+
+    def follows(one: Finding | str) -> bool:
+        # the fix names all that could be set instead
+        if not isinstance(one, Finding) or one.id != "unset":
+            return False
+        return any(name in f"{one.where} {one.fix}" for name in meant)
+
+    return [one for one in found if not follows(one)]
 
 
 def cluster_hosts(groups: Mapping[str, Sequence[str]]) -> list[str]:
@@ -135,13 +146,34 @@ def named_groups(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]
     return (hostvars[hosts[0]].get("serving_groups") if hosts else None) or []
 
 
-def _meant_group(groups: Mapping[str, Sequence[str]], hosts: Sequence[str]) -> str:
-    """What to do with a group of these hosts whose name is nearly one of ours; empty without one."""
+def _meant_group(groups: Mapping[str, Sequence[str]], hosts: Sequence[str]) -> tuple[str, str]:
+    """A group of these hosts whose name is nearly one of ours, and that one; empty without one."""
     for name, members in groups.items():
         near = difflib.get_close_matches(name, ("ray_workers", "ray_head"), n=1, cutoff=0.6)
         if near and near[0] != name and set(hosts) <= set(members):
-            return f"rename their group {name} to {near[0]}"
-    return ""
+            return name, near[0]
+    return "", ""
+
+
+def _placeless(groups: Mapping[str, Sequence[str]], headless: bool, stray: Sequence[str]) -> Iterator[Finding]:
+    """A cluster without a head, and hosts that are neither head nor worker: where one explains both, that one alone."""
+    written, meant = _meant_group(groups, stray) if stray else ("", "")
+    rename = f"rename the group {written} to {meant}" if meant else ""
+    if headless:
+        fix = "put exactly one host of the cluster into it"
+        if stray and meant != "ray_workers":
+            others = ", and the others into ray_workers" if len(stray) > 1 else ""
+            fix = rename or f"put {'one of ' if others else ''}{', '.join(stray)} into it{others}"
+        yield Finding("group", "it has no host", fix, where="group ray_head")
+    if stray and (not headless or meant == "ray_workers"):
+        be, pronoun = _number(stray)
+        what = f"{be} in group cluster but in neither ray_head nor ray_workers"
+        yield Finding("group", what, rename or f"put {pronoun} into one", ", ".join(stray))
+
+
+def _number(hosts: Sequence[str]) -> tuple[str, str]:
+    """How a sentence about these hosts begins, and what it calls them where it goes on."""
+    return ("it is", "it") if len(hosts) == 1 else ("they are", "them")
 
 
 def group_problems(groups: Mapping[str, Sequence[str]], names: Any = ()) -> list[Finding]:
@@ -153,24 +185,20 @@ def group_problems(groups: Mapping[str, Sequence[str]], names: Any = ()) -> list
     if not cluster:
         fix = "make it the parent of the groups ray_head and ray_workers"
         return [Finding("group", "it has no hosts", fix, where="group cluster")]
-    if not heads:
-        fix = "put exactly one host of the cluster into it"
-        problems.append(Finding("group", "it has no host", fix, where="group ray_head"))
+    stray = [host for host in cluster if host not in heads and host not in workers]
+    problems += _placeless(groups, not heads, stray)
     if len(heads) > 1 and not names:
         what = f"it has {len(heads)} hosts ({', '.join(heads)})"
         fix = "a cluster has one head, move the others to ray_workers (or name serving_groups, each with its own head)"
         problems.append(Finding("group", what, fix, where="group ray_head"))
     both = [host for host in heads if host in workers]
     if both:
-        fix = "remove it from one of the two groups"
-        problems.append(Finding("group", "it is in both ray_head and ray_workers", fix, ", ".join(both)))
-    stray = [host for host in cluster if host not in heads and host not in workers]
-    if stray:
-        what = "it is in group cluster but in neither ray_head nor ray_workers"
-        problems.append(Finding("group", what, _meant_group(groups, stray) or "put it into one", ", ".join(stray)))
+        be, pronoun = _number(both)
+        fix = f"remove {pronoun} from one of the two groups"
+        problems.append(Finding("group", f"{be} in both ray_head and ray_workers", fix, ", ".join(both)))
     outside = [host for host in [*heads, *workers] if host not in cluster]
     if outside:
-        what = "it is in ray_head or ray_workers but not in group cluster"
+        what = f"{_number(outside)[0]} in ray_head or ray_workers but not in group cluster"
         problems.append(Finding("group", what, "make both groups children of cluster", ", ".join(outside)))
     for host in cluster:
         kinds = [kind for kind, group in (("spark", "sparks"), ("thor", "thors")) if host in groups.get(group, [])]
@@ -324,13 +352,10 @@ def _is_address(text: str) -> bool:
 
 
 def address_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]) -> list[Finding]:
-    """Two inventory names for one machine, an address that is none, and what is no variable of Ansible's ssh."""
+    """Two inventory names for one machine, an address that is none, and an empty line of a way in."""
     seen: dict[tuple[str, str], str] = {}
     problems: list[Finding] = []
     for host in hosts:
-        for name in _NOT_ANSIBLE.keys() & hostvars[host].keys():
-            what, fix = "Ansible has no variable of this name", f"write {_NOT_ANSIBLE[name]}"
-            problems.append(Finding("unknown", what, fix, host, name))
         empty = [name for name in _WAY_IN if hostvars[host].get(name, name) in (None, "")]
         for name in empty:
             problems.append(Finding("unset", "it is empty", f"{_WAY_IN[name]}, or remove the line", host, name))

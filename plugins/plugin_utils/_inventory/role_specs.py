@@ -140,7 +140,7 @@ class RoleSpecs:
                 what = f"no role has a variable of this name{self._meant(name)}"
                 fix = "correct or remove it (a variable of your own begins with another word)"
                 if (arguments := f"{self._role_of(name)}_args") in self._options:
-                    fix += f"; an argument of the engine's own stands in {arguments}"
+                    fix += f"; an option of the engine itself goes into {arguments}"
                 yield Finding("unknown", what, fix, where=name)
 
     def _role_of(self, name: str) -> str:

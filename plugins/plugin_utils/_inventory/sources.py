@@ -21,7 +21,8 @@ from ansible.errors import AnsibleError
 from ansible.inventory.data import InventoryData
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import inventory_loader
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import WARNING, Finding
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.groups import STRUCTURE
 
 #: what a group of a YAML inventory may have
 PARTS = ("hosts", "children", "vars")
@@ -33,6 +34,8 @@ _PASSED_OVER = re.compile(r"^\.|^(group_vars|host_vars|vars_plugins)$")
 _ANSIBLES = Path("/etc/ansible/hosts")
 _NULL = "tag:yaml.org,2002:null"
 _YAML = (".yml", ".yaml", ".json")
+#: a name whose colon is not followed by a space, which makes name and value one text
+_NO_SPACE = re.compile(r"\s*(?:-\s+)?([A-Za-z_][\w.-]*):(?=[^\s/:])")
 _SPACES = "indent with spaces, two for each level, as in the inventories of the collection"
 
 
@@ -42,6 +45,22 @@ def _at(path: str, line: int, what: str, fix: str) -> Finding:
 
 def _spaces(line: str) -> int:
     return len(line) - len(line.lstrip())
+
+
+def _silent(line: str) -> bool:
+    return not line.strip() or line.lstrip().startswith("#")
+
+
+def _no_space(line: str, number: int, path: str) -> list[Finding]:
+    found = _NO_SPACE.match(line)
+    return [_at(path, number, f"no space follows {found[1]}:", "write a space after the colon")] if found else []
+
+
+def _text_instead(node: yaml.Node, path: str, after: int = 0) -> list[Finding]:
+    """Of a text below line ``after``, where a mapping is expected: the space that it lacks to be one."""
+    line = node.start_mark.line + 1
+    plain = isinstance(node, yaml.ScalarNode) and not node.style and line > after
+    return _no_space(str(node.value), line, path) if plain else []
 
 
 def composed(text: str, path: str) -> tuple[yaml.Node | None, list[Finding]]:
@@ -56,7 +75,16 @@ def composed(text: str, path: str) -> tuple[yaml.Node | None, list[Finding]]:
         for near in range(max(0, number - 1), min(number + 1, len(lines))):
             if "\t" in lines[near][: len(lines[near]) - len(lines[near].lstrip())]:
                 return None, [_at(path, near + 1, "a tab indents it, which YAML does not take", _SPACES)]
-        above = [_spaces(line) for line in lines[:number] if line.strip() and not line.lstrip().startswith("#")]
+        begun = error.context_mark if error.context == "while scanning a simple key" else None
+        # the text goes on where it has no end of its own, so it may be the line above that the parser stops at
+        last = next((near for near in range(min(number, len(lines)) - 1, -1, -1) if not _silent(lines[near])), 0)
+        for near in (begun.line if begun else number, last):
+            if near < len(lines) and (found := _no_space(lines[near], near + 1, path)):
+                return None, found
+        if begun:
+            what = f"it is no YAML ({error.problem})"
+            return None, [_at(path, begun.line + 1, what, "write a name, a colon and a space before its value")]
+        above = [_spaces(line) for line in lines[:number] if not _silent(line)]
         spaces = _spaces(lines[number]) if number < len(lines) else 0
         if number < len(lines) and above and above[-1] > spaces and spaces not in above:
             what = f"it begins with {spaces} spaces, as no line above it does"
@@ -85,6 +113,8 @@ def _hosts(group: str, node: yaml.MappingNode, path: str) -> Iterator[Finding]:
         line = key.start_mark.line + 1
         if key.tag != "tag:yaml.org,2002:str":
             yield _at(path, line, f"the host {key.value} of group {group} is no text", "put its name in quotes")
+        elif found := _text_instead(value, path, line):
+            yield from found
         elif not isinstance(value, yaml.MappingNode) and value.tag != _NULL:
             what = f"{key.value} stands where group {group} has its hosts, with a value instead of variables"
             fix = "if it is a variable, indent it under its host; if it is a host, write its address as ansible_host"
@@ -113,6 +143,8 @@ def _group(name: str, node: yaml.Node, path: str) -> Iterator[Finding]:
                     yield from _group(str(child.value), inner, path)
             elif part == "hosts":
                 yield from _hosts(name, value, path)
+        elif found := _text_instead(value, path, line):
+            yield from found
         elif isinstance(value, yaml.SequenceNode) or (part == "vars" and value.tag != _NULL):
             yield _at(path, line, f"{part} of group {name} is no mapping", "write each as `name:`, without a dash")
 
@@ -142,8 +174,8 @@ def variable_problems(text: str, path: str) -> list[Finding]:
     if found or node is None or node.tag == _NULL:
         return found
     if not isinstance(node, yaml.MappingNode):
-        what = "it is no mapping of variables"
-        return [_at(path, node.start_mark.line + 1, what, "write one `name: value` in each line")]
+        what, fix = "it is no mapping of variables", "write one `name: value` in each line"
+        return _text_instead(node, path) or [_at(path, node.start_mark.line + 1, what, fix)]
     return list(_twice(node, path))
 
 
@@ -256,6 +288,54 @@ def problems(sources: Iterable[str], ignored: Sequence[str] = ()) -> list[Findin
         for path in _variables(place if place.is_dir() else place.parent) if not wrong else ():
             text, wrong = _read(path)
             findings += wrong or variable_problems(text, str(path))
+    return findings
+
+
+def _alike(name: str, names: Iterable[str]) -> str:
+    """The one of the names that is nearly this one. Another number is another name: of a machine that is away, say."""
+
+    def numbers(text: str) -> list[int]:
+        return [int(one) for one in re.findall(r"\d+", text)]
+
+    same = [one for one in sorted(names) if numbers(one) == numbers(name)]
+    return next(iter(difflib.get_close_matches(name, same, n=1, cutoff=0.75)), "")
+
+
+def _not_read(entry: Path, folder: str, known: Mapping[str, set[str]]) -> Finding:
+    """Of a file or a folder of variables whose name nobody has: an error where only one thing can be meant."""
+    name, ending = (entry.stem, entry.suffix) if entry.suffix in _YAML and entry.is_file() else (entry.name, "")
+    [other] = [one for one in VARIABLES if one != folder]
+    kind, others = ("group", "host") if folder == "group_vars" else ("host", "group")
+    what = f"it is not read, because no {kind} of the inventory is called {name}"
+    fix = f"name it after a {kind}, or remove it; all files of a folder {folder}/{kind.upper()} are read as well"
+    if name in known[other]:
+        fix = f"{name} is a {others}, so move it to {entry.parent.parent / other}"
+        return Finding("unread", what, fix, where=str(entry))
+    near = _alike(name, known[folder]) if name not in STRUCTURE else ""
+    if near:
+        what += f" (did you mean '{near}'?)"
+        return Finding("unread", what, f"rename it to {near}{ending}", where=str(entry))
+    return Finding("unread", what, fix, where=str(entry), severity=WARNING)
+
+
+def unread(groups: Mapping[str, Sequence[str]], sources: Iterable[str], ignored: Sequence[str] = ()) -> list[Finding]:
+    """Files and folders of variables beside the inventories that Ansible reads for no group and for no host."""
+    places = [Path(source) for source in sources if "," not in source and os.path.exists(source)]
+    known = {
+        "group_vars": {*groups, "all", "ungrouped"},
+        "host_vars": {"localhost", *(host for hosts in groups.values() for host in hosts)},
+    }
+    findings = []
+    for place in dict.fromkeys(place if place.is_dir() else place.parent for place in places):
+        for folder in VARIABLES:
+            for entry in sorted((place / folder).iterdir()) if (place / folder).is_dir() else ():
+                if entry.name.startswith((".", "README")) or entry.name.endswith((*ignored, ".example")):
+                    continue
+                # Ansible reads a host's file without an ending too, and a dot may be part of the host's name
+                names = {entry.name, *([entry.stem] if entry.suffix in _YAML else ())}
+                ours = entry.is_dir() or entry.suffix in (*_YAML, "")
+                if ours and not names & known[folder]:
+                    findings.append(_not_read(entry, folder, known))
     return findings
 
 

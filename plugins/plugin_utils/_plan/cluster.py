@@ -188,6 +188,19 @@ def gpu_problems(
     return findings
 
 
+def stated_gpu_problems(
+    groups: Mapping[str, Sequence[str]], hostvars: Mapping[str, Mapping[str, Any]]
+) -> list[Finding]:
+    """The same of hosts whose kind the inventory's groups state, before any of them is asked."""
+    stated = {
+        host: {"kind": kind}
+        for host, kind in inventory.asserted_kinds(groups).items()
+        # what is no number is told by the check of the roles' arguments
+        if str(hostvars.get(host, {}).get("ray_node_num_gpus")).strip().isdecimal()
+    }
+    return gpu_problems(list(stated), hostvars, stated)
+
+
 def head_generation(head: str, nodes: Mapping[str, Mapping[str, Any]]) -> int:
     """A number that grows whenever another host is declared head; the same head keeps it.
 

@@ -27,6 +27,10 @@ TOPOLOGIES = (*RDMA_TOPOLOGIES, "line", "lan")
 PADDED_HEADS = "padded-heads"
 
 
+class NoConfig(SizingError):
+    """There is no config.json by which a split could be chosen."""
+
+
 def tensor_problems(config: Mapping[str, Any], size: int, expert_parallel: bool = False) -> list[str]:
     """Why an engine would refuse to divide each layer of this model by `size`; empty if it would not."""
     if size == 1:
@@ -161,7 +165,7 @@ def plan_parallel(
         return _checked((1, 1), expert_parallel, config, world, names, fast, topology, chosen=False)
     if config is None:
         if fast:
-            raise SizingError(
+            raise NoConfig(
                 "vllm_serve_tensor_parallel_size",
                 None,
                 "is not given, and there is no model config to choose it by",

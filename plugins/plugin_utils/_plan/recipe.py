@@ -84,7 +84,8 @@ def load(
             path = os.path.join(base, path)
         if not os.path.exists(path) and re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+(?<!\.yml)(?<!\.yaml)", text):
             own = [known for known in names(folder) if _peek(folder, known).get("model") == text]
-            use = f"vllm_serve_recipe: {own[0]}, the recipe for it" if own else f"vllm_serve_model: {text}"
+            use = f"vllm_serve_recipe: {own[0]}, the recipe for it" if own else ""
+            use = use or f"vllm_serve_model: {text} and remove vllm_serve_recipe"
             raise RecipeError(
                 f"vllm_serve_recipe={text!r} is the name of a model on the hub, not of a recipe. Set {use}."
             )

@@ -7,7 +7,8 @@ A module of its own, because it brings half of the collection along, and a run o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import contextlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
@@ -119,13 +120,13 @@ def plan_serving(
     if split:
         own = {"tensor_parallel": split.tensor, "pipeline_parallel": split.pipeline}
         known = {**known, "overrides": {**known["overrides"], **own}}
-    plan, ranks = _along_the_cables(engine, recipe, hosts, starter.name, known)
+    with _hub_blamed(str(first.get("vllm_serve_model") or data["model"]), config is None and ask is not None):
+        plan, ranks = _along_the_cables(engine, recipe, hosts, starter.name, known)
     plan["why"] = split.why if split else plan["why"]
     plan["warnings"] += [*([remark] if remark else []), *said, *_remarks(plan, runtime, first)]
     if from_hub(first):
         # the engine fetches the model itself, by its whole name; the revision is its to know too
-        name = plan["model"]
-        models: list[dict[str, Any]] = []
+        name, models = str(plan["model"]), list[dict[str, Any]]()
         if plan["revision"]:
             plan["args"] = dict(sorted({"revision": plan["revision"], **plan["args"]}.items()))
     else:
@@ -263,6 +264,22 @@ def _asked(ask: Ask, data: Mapping[str, Any], first: Mapping[str, Any]) -> tuple
     if (data.get("config") and model == data["model"]) or not model_source.on_hub(model):
         return None
     return ask(model, str(data.get("revision") or "") if model == data["model"] else "")
+
+
+@contextlib.contextmanager
+def _hub_blamed(model: str, silent: bool) -> Iterator[None]:
+    """Where the hub was asked and did not answer, that is why a model's split cannot be chosen."""
+    try:
+        yield
+    except RecipeError as error:
+        if not (silent and model_source.on_hub(model) and isinstance(error.__cause__, parallel.NoConfig)):
+            raise
+        raise RecipeError(
+            f"the hub did not answer, and without the config.json of {model} its split cannot be chosen. Connect this "
+            "machine to the hub, set vllm_serve_recipe to a recipe that has it, or name a folder with the model as its "
+            "source in model_store_models.",
+            error.kind,
+        ) from error
 
 
 def from_hub(first: Mapping[str, Any]) -> bool:

@@ -228,7 +228,7 @@ def parameter_problems(plan: Plan, nodes: Mapping[str, Node]) -> list[Finding]:
             for value, odd in values.items():
                 if value != usual:
                     own, theirs = (f"{name}={one}" if one is not None else f"no {name}" for one in (value, usual))
-                    what = f"its kernel's command line has {own}, and {theirs} on {', '.join(values[usual])}"
+                    what = f"the kernel's command line has {own}, and {theirs} on {', '.join(values[usual])}"
                     fix = "start the kernels of all hosts alike (/etc/default/grub, sudo update-grub, reboot)"
                     problems.append(Finding("parity", what, fix, ", ".join(odd), severity=WARNING))
     return problems

@@ -17,8 +17,10 @@ import yaml
 from tests.unit.plays import CHECK, IMPORT, PLAYBOOKS
 
 TOP = PLAYBOOKS.parent
-#: they are for machines that are in no cluster yet, or for none
-WITHOUT = {"discover", "first_contact", "recipe", "switch"}
+#: it is for no machine of an inventory
+WITHOUT = {"switch"}
+#: they are for machines that are in no cluster yet, or for none: an inventory that is named has to be one
+OPTIONAL = {"discover", "first_contact", "recipe"}
 SOUND = (TOP / "inventories/3spark/hosts.yml").read_text(encoding="utf-8")
 
 
@@ -28,6 +30,7 @@ def test_every_playbook_for_a_cluster_checks_first(path: Path) -> None:
     assert (first.get(IMPORT) == CHECK) is (path.stem not in WITHOUT)
     # of all of them one alone can do without a cluster
     assert first.get("when") == ("not (doctor_logs | default(''))" if path.stem == "doctor" else None)
+    assert first.get("vars", {}).get("__inventory_optional", False) is (path.stem in OPTIONAL)
     assert all(play.get(IMPORT) != CHECK for play in others)
 
 
@@ -77,6 +80,32 @@ def test_it_says_where_and_nothing_else_runs(tmp_path: Path, playbook: str, righ
     assert "Nothing was changed: " in done.stdout
     assert said in done.stdout
     assert done.stdout.count("PLAY [") == 1
+
+
+@pytest.mark.parametrize("playbook", sorted(OPTIONAL))
+def test_who_needs_no_inventory_refuses_one_that_was_not_read(tmp_path: Path, playbook: str) -> None:
+    (tmp_path / "hosts.yml").write_text(SOUND.replace("      hosts:\n", "\thosts:\n", 1), encoding="utf-8")
+    for given, said in (("nothere", "-i nothere: there is no such file or folder"), (tmp_path, "a tab indents it")):
+        done = play(playbook, "-i", str(given))
+        assert done.returncode != 0
+        assert said.partition(" ")[2] in done.stdout
+        assert done.stdout.count("PLAY [") == 1
+
+
+def test_variables_under_a_name_that_is_nearly_right(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text(SOUND, encoding="utf-8")
+    (tmp_path / "host_vars").mkdir()
+    (tmp_path / "host_vars/spark-09.yml").write_text("fabric_cage: 1\n", encoding="utf-8")
+    done = play("recipe", "-i", str(tmp_path))
+    assert done.returncode == 0, done.stdout
+    assert "no host of the inventory is called spark-09" in " ".join(done.stderr.split())
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars/clusters.yml").write_text("vllm_serve_recipe: gpt-oss-120b\n", encoding="utf-8")
+    for playbook in ("recipe", "status"):
+        done = play(playbook, "-i", str(tmp_path))
+        assert done.returncode != 0
+        assert "no group of the inventory is called clusters (did you mean 'cluster'?); rename it to" in done.stdout
+        assert done.stdout.count("PLAY [") == 1
 
 
 def test_no_inventory_at_all() -> None:

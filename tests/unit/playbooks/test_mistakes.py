@@ -64,6 +64,10 @@ MISTAKES = {
     "docker for container": HERE,
     "an API key of three letters": HERE,
     "a cable for two between three machines": HERE,
+    "four GPUs in a Spark": HERE,
+    "ansible_prot for ansible_port": HERE,
+    "a file of variables called clusters": FIRST + "test_variables_under_a_name_that_is_nearly_right",
+    "no space after a colon": SOURCES + "test_files_of_variables_are_read_as_well",
 }
 
 
@@ -99,7 +103,7 @@ RUNS = [
             "a range with host bits": "fabric_cidr is 10.100.0.5/16: host bits are set; did you mean 10.100.0.0/16?",
             "a cage that no Spark has": "fabric_cage of host spark-01 is 2: a Spark has the cages 0 and 1; use 0 for",
             "a frame of 90,000 bytes": "fabric_mtu is 90000: an MTU here is a whole number from 1280 to 9216; use 9000",
-            "an argument of vLLM as a variable": "an argument of the engine's own stands in vllm_serve_args",
+            "an argument of vLLM as a variable": "an option of the engine itself goes into vllm_serve_args",
             "128k for a number": "'vllm_serve_max_model_len' is of type str and we were unable to convert to int",
             "a port above 65,535": "vllm_serve_api_port: 80000",
             "docker for container": "engine_runtime: 'docker': on all hosts; it is not one of venv, container; set it",
@@ -109,12 +113,15 @@ RUNS = [
     (
         [
             ("192.168.1.13", "192.168.1.12"),
+            (GIVEN, GIVEN + "ray_node_num_gpus: 4\nvllm_serve_pipeline_parallel_size: 4\nansible_prot: 22\n"),
             ("fabric_topology: switch", "fabric_topology: direct"),
             ("vllm_serve_recipe: qwen3.5-397b-a17b-nvfp4", "vllm_serve_model: gpt-oss-120b"),
         ],
         {
             "one address for two machines": "hosts spark-02 and spark-03 have the same address 192.168.1.12; give each",
             "the name of a recipe as a model": "it is the name of a recipe, and no model is called so; set",
+            "four GPUs in a Spark": "host spark-01: ray_node_num_gpus: 4: a Spark has one GPU; give 1, or",
+            "ansible_prot for ansible_port": "spark-03: ansible_prot: Ansible has no variable of this name",
             "a cable for two between three machines": "direct cable joins exactly 2 hosts; for three or more use ring",
         },
     ),

@@ -73,5 +73,5 @@ def test_each_cluster_has_the_files_of_its_executor(name: str, executor: str) ->
 @pytest.mark.parametrize("speed", ["fast", 50, 400])
 def test_a_speed_that_no_link_has_is_refused_by_name(speed: Any) -> None:
     given = {"fabric_topology": "direct", "fabric_cidr": "10.100.0.0/16", "fabric_speed": speed}
-    with pytest.raises(AnsibleError, match=rf"Nothing was changed: .*\n.*host a, b: fabric_speed: '{speed}'"):
+    with pytest.raises(AnsibleError, match=rf"Nothing was changed: .*\n.*hosts a, b: fabric_speed: '{speed}'"):
         rendered_hosts.files({**given, "vllm_serve_model": "/models/m"}, ROLES)

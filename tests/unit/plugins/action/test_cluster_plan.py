@@ -17,6 +17,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster im
     cluster_id,
     head_generation,
     plan_cluster,
+    stated_gpu_problems,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import fabric_check
 
@@ -64,6 +65,25 @@ def test_more_gpus_than_a_host_has_are_refused(kind, facts, given, words):
             plan_cluster(groups, ["a"], variables, nodes)
     else:
         assert plan_cluster(groups, ["a"], variables, nodes)[0]["gpus"]["a"] == given
+
+
+@pytest.mark.parametrize(
+    ("group", "given", "words"),
+    [
+        ("sparks", 4, "host a: ray_node_num_gpus: 4: a Spark has one GPU; give 1, or remove the line"),
+        ("thors", " 2 ", "host a: ray_node_num_gpus: 2: a Thor has one GPU; give 1, or remove the line"),
+        ("sparks", 1, ""),
+        ("sparks", "auto", ""),
+        ("sparks", True, ""),
+        ("sparks", "four", ""),  # the check of the arguments has the words
+        ("sparks", None, ""),
+        ("machines", 4, ""),
+    ],
+)
+def test_more_gpus_than_the_stated_kind_has_are_refused_before_a_host_is_asked(group, given, words):
+    groups = {"cluster": ["a", "b"], group: ["a", "elsewhere"]}
+    hostvars = {"a": {"ray_node_num_gpus": given}, "b": {"ray_node_num_gpus": 8}}
+    assert [str(finding) for finding in stated_gpu_problems(groups, hostvars)] == ([words] if words else [])
 
 
 def test_a_mixed_lan_says_why_it_speaks_tcp():
@@ -192,6 +212,16 @@ def test_hosts_that_were_not_read_are_named_with_what_their_task_said():
         run_stage(hostvars, stage="facts", nodes="read")
     with pytest.raises(AnsibleActionFail, match="nodes: name the variable"):
         run_stage(hostvars, stage="facts")
+
+
+def test_each_problem_of_the_facts_is_told_once():
+    variables = {"fabric_topology": "switch", "fabric_cidr": "10.100.0.0/24", "ray_node_num_gpus": 4}
+    read = {host: {"ansible_facts": {"sparkthor_node": node(number)}} for number, host in enumerate("ab", 1)}
+    with pytest.raises(AnsibleActionFail) as caught:
+        run_stage({host: {**variables, **answer, "read": answer} for host, answer in read.items()}, nodes="read")
+    # with the causes that Ansible shows
+    assert str(caught.value).count("a Spark has one GPU") == 2
+    assert str(caught.value).startswith("Nothing was changed: 2 problems to fix first.")
 
 
 # -- the NIC that peers use, the port of Ray -------------------------------------------------------------------------

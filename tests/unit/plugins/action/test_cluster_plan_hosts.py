@@ -130,6 +130,6 @@ def test_roles_that_are_converged_on_every_host_are_named() -> None:
 def test_what_roles_refuse_is_said_once_with_its_hosts() -> None:
     # a host may be named after a word of the message
     words = "vllm_serve_listen: 'x' is not an IP address; give addresses of the head"
-    assert cluster_plan._placed(words, ["head", "b"]) == f"host head, b: {words}"
+    assert cluster_plan._placed(words, ["head", "b"]) == f"hosts head, b: {words}"
     assert cluster_plan._placed("a: port 1 is taken", ["a"]) == "a: port 1 is taken"
     assert cluster_plan._placed("host a: no model", ["a"]) == "host a: no model"

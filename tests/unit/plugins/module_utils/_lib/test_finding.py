@@ -21,6 +21,7 @@ PORT = Finding("value", "is not a port", "give 1 to 65535", where="fabric_port",
 
 def test_a_finding_as_a_line() -> None:
     assert str(CARRIER) == "host a: NIC enp1s0f1np1 has no carrier; plug in its cable"
+    assert str(Finding("x", "they differ", "make them alike", "a, b")) == "hosts a, b: they differ; make them alike"
     assert str(PORT) == "fabric_port: 0: is not a port; give 1 to 65535"
     assert str(Finding("x", "the cluster has no head", "give it one")) == "the cluster has no head; give it one"
 

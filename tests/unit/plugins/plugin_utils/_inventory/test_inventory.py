@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
 
 GROUPS = {"cluster": ["a", "b", "c"], "ray_head": ["a"], "ray_workers": ["b", "c"]}
@@ -32,15 +33,26 @@ def test_hosts_are_planned_head_first_and_workers_in_inventory_order():
     ("groups", "words"),
     [
         ({}, ["group cluster"]),
-        ({"cluster": ["b"], "ray_head": [], "ray_workers": ["b"]}, ["ray_head", "no host"]),
+        ({"cluster": ["b"], "ray_head": [], "ray_workers": ["b"]}, ["ray_head", "no host; put exactly one host"]),
+        # hosts without a place are why there is no head, and are not told beside it
+        ({"cluster": ["a", "b"], "ray_workers": ["b"]}, ["group ray_head: it has no host; put a into it"]),
+        (
+            {"cluster": ["a", "b", "c"]},
+            ["group ray_head: it has no host; put one of a, b, c into it, and the others into ray_workers"],
+        ),
+        (
+            {"cluster": ["a", "b"], "ray_heads": ["a"], "ray_workers": ["b"]},
+            ["group ray_head: it has no host; rename the group ray_heads to ray_head"],
+        ),
         ({**GROUPS, "ray_head": ["a", "b"], "ray_workers": ["c"]}, ["ray_head", "2 hosts", "a, b"]),
         ({**GROUPS, "ray_workers": ["a", "b", "c"]}, ["host a", "both ray_head and ray_workers"]),
         ({**GROUPS, "ray_workers": ["b"]}, ["host c", "neither", "put it into one"]),
         (
             {**GROUPS, "ray_workers": [], "workers": ["b", "c"]},
-            ["host b, c", "neither", "rename their group workers to ray_workers"],
+            ["hosts b, c: they are in group cluster but in neither", "rename the group workers to ray_workers"],
         ),
         ({**GROUPS, "ray_workers": ["b", "c", "d"]}, ["host d", "not in group cluster"]),
+        ({**GROUPS, "ray_workers": ["b", "c", "d", "e"]}, ["hosts d, e: they are in ray_head or ray_workers but"]),
         ({**GROUPS, "sparks": ["a"], "thors": ["a"]}, ["host a", "sparks and thors"]),
     ],
 )
@@ -48,6 +60,12 @@ def test_groups(groups, words):
     problem = only(inventory.group_problems(groups))
     for word in words:
         assert word in problem
+
+
+def test_hosts_that_are_heads_and_workers_at_once():
+    groups = {"cluster": ["a", "b"], "ray_head": ["a", "b"], "ray_workers": ["a", "b"]}
+    problem = only(inventory.group_problems(groups, ["one", "two"]))
+    assert problem == "hosts a, b: they are in both ray_head and ray_workers; remove them from one of the two groups"
 
 
 def test_unknown_topology_names_value_choices_and_the_likely_one():
@@ -130,6 +148,19 @@ def test_a_cage_that_the_list_of_cages_does_not_have():
     assert [one.host for one in problems if "without that cage" in one.what] == ["a", "b", "c"]
 
 
+def test_what_only_follows_from_a_name_written_wrong_is_not_told():
+    unset = Finding("unset", "none is named", "set vllm_serve_recipe or vllm_serve_model", where="vllm_serve_recipe")
+    topology = Finding("unset", "it is not set", "say how", "a", "fabric_topology")
+    other = Finding("unknown", f"no role has a variable of this name{inventory.closest('zzz', ['abc'])}", "correct it")
+    assert inventory.without_consequences([unset, topology, other, "a line"]) == [unset, topology, other, "a line"]
+    for written, gone in (("vllm_serve_modell", unset), ("vllm_serve_recip", unset), ("fabric_topolgy", topology)):
+        known = ["vllm_serve_model", "vllm_serve_recipe", "fabric_topology"]
+        cause = Finding("unknown", f"no role has it{inventory.closest(written, known)}", "correct it", where=written)
+        assert inventory.without_consequences([unset, topology, cause]) == [
+            one for one in (unset, topology, cause) if one is not gone
+        ]
+
+
 def test_one_address_for_two_hosts():
     hostvars = variables()
     hostvars["b"]["ansible_host"] = "192.0.2.1"
@@ -153,17 +184,6 @@ def test_an_empty_line_of_the_way_in(name, empty):
     problem = only(inventory.inventory_problems(GROUPS, hostvars))
     assert problem.startswith(f"host b: {name}: it is empty; give the ")
     assert problem.endswith(", or remove the line")
-
-
-@pytest.mark.parametrize(
-    ("written", "meant"),
-    [("ansible_hosts", "ansible_host"), ("ansible_ip", "ansible_host"), ("ansible_username", "ansible_user")],
-)
-def test_what_ansible_takes_no_notice_of(written, meant):
-    hostvars = variables()
-    hostvars["b"][written] = "192.0.2.1"
-    problem = only(inventory.inventory_problems(GROUPS, hostvars))
-    assert problem == f"host b: {written}: Ansible has no variable of this name; write {meant}"
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_a_wrong_type():
     assert "engine_threads" in problem
 
 
-OF_VLLM = "; an argument of the engine's own stands in vllm_serve_args"
+OF_VLLM = "; an option of the engine itself goes into vllm_serve_args"
 
 
 def test_an_unknown_name_gets_the_closest_one():

@@ -8,6 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import sources
 
 TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
@@ -52,6 +54,19 @@ MISTAKES = [
     ("cluster:\n", "cluster\n", 3, "it is no YAML"),
     ("        spark-01:\n", "        spark-01\n", 7, "it is no YAML"),
     ("ansible_host: 192.168.1.11", "ansible_host: 'x", 12, "it is no YAML"),
+    (
+        "          ansible_host: 192.168.1.12",
+        "          ansible_host:192.168.1.12",
+        11,
+        "no space follows ansible_host:; write a space after the colon",
+    ),
+    (
+        "ansible_host: 192.168.1.11",
+        "ansible_host:192.168.1.11\n          # nvidia's own\n          ansible_user: nvidia",
+        7,
+        "no space follows ansible_host:",
+    ),
+    ("cluster:\n", "cluster:\n  vars:\n    fabric_mtu:9000\n", 4, "no space follows fabric_mtu:"),
 ]
 
 
@@ -97,6 +112,14 @@ def test_a_mistake_is_named_with_its_file_and_line(
     [
         ("fabric_topology: ring\n\tfabric_cage: 1\n", 2, "a tab indents it"),
         ("fabric_topology ring\nfabric_cage: 1\n", 2, "it is no YAML"),
+        ("a: 1\nfabric_topology ring\nfabric_cage: 1\n", 2, "write a name, a colon and a space before its value"),
+        ("vllm_serve_recipe:qwen3-8b\n", 1, "no space follows vllm_serve_recipe:; write a space after the colon"),
+        ("vllm_serve_recipe:qwen3-8b\nfabric_cage: 1\n", 1, "no space follows vllm_serve_recipe:"),
+        ("fabric_cage: 1\nvllm_serve_recipe:qwen3-8b\n", 2, "no space follows vllm_serve_recipe:"),
+        ("fabric_cage: 1\nvllm_serve_recipe:qwen3-8b\n\n# 2\na: 1\n", 2, "no space follows vllm_serve_recipe:"),
+        ("a:\n  b:1\n  c: 2\n", 2, "no space follows b:; write a space"),
+        ("a:\n  - name:x\n    source: y\n", 2, "no space follows name:; write a space"),
+        ("a: 'http://x\nb: 1\n", 3, "it is no YAML"),
         ("- fabric_topology: ring\n", 1, "it is no mapping of variables"),
         ("fabric_cage: 1\nfabric_cage: 0\n", 2, "fabric_cage is there already, in line 1"),
         ("a: {b: {c: 1, c: 2}}\n", 1, "c is there already"),
@@ -121,6 +144,83 @@ def test_an_ini_inventory_is_read_as_ansible_does(tmp_path: Path, text: str, lin
     [finding] = sources.problems([str(path)])
     assert str(finding).startswith(f"{path}, line {line}: it is no inventory")
     assert "192.168" not in str(finding)
+
+
+GROUPS = {
+    "all": ["spark-01", "spark-02", "nas.lan"],
+    "ungrouped": ["nas.lan"],
+    "cluster": ["spark-01", "spark-02"],
+    "ray_head": ["spark-01"],
+    "rack1": ["spark-01"],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "group_vars/clusters.yml",
+            "it is not read, because no group of the inventory is called clusters (did you mean 'cluster'?); rename it "
+            "to cluster.yml",
+        ),
+        ("group_vars/ray-head/vault.yml", "called ray-head (did you mean 'ray_head'?); rename it to ray_head"),
+        ("group_vars/rack01", "called rack01 (did you mean 'rack1'?); rename it to rack1"),
+        ("group_vars/al.yml", "(did you mean 'all'?); rename it to all.yml"),
+        ("host_vars/spark_01.yaml", "no host of the inventory is called spark_01 (did you mean 'spark-01'?); rename"),
+        ("host_vars/cluster.yml", "called cluster; cluster is a group, so move it to "),
+        ("group_vars/spark-01.yml", "called spark-01; spark-01 is a host, so move it to "),
+    ],
+)
+def test_variables_that_nobody_reads_under_a_name_that_is_nearly_right(tmp_path: Path, name: str, said: str) -> None:
+    hosts = written(tmp_path, SOUND)
+    written(tmp_path, "$ANSIBLE_VAULT;1.1;AES256\n6162\n", name)
+    for sources_given in ([str(tmp_path)], ["spark-07,", str(hosts), str(tmp_path)]):
+        [finding] = sources.unread(GROUPS, sources_given)
+        assert str(finding).startswith(f"{tmp_path}/{'/'.join(name.split('/')[:2])}: it is not read, because ")
+        assert said in str(finding)
+        assert finding.severity == "error"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("host_vars/spark-09.yml", "host"),  # a machine that is away, say
+        ("group_vars/rack2.yml", "group"),
+        ("group_vars/vault.yml", "group"),
+        ("group_vars/thors.yml", "group"),
+    ],
+)
+def test_other_variables_that_nobody_reads_are_a_warning(tmp_path: Path, name: str, kind: str) -> None:
+    written(tmp_path, "a: 1\n", name)
+    [finding] = sources.unread(GROUPS, [str(tmp_path)])
+    folder, _sep, file = name.partition("/")
+    assert finding.severity == "warning"
+    assert str(finding) == (
+        f"{tmp_path}/{name}: it is not read, because no {kind} of the inventory is called {Path(file).stem}; name it "
+        f"after a {kind}, or remove it; all files of a folder {folder}/{kind.upper()} are read as well"
+    )
+
+
+def test_variables_that_are_read_or_that_nobody_means_to_be(tmp_path: Path) -> None:
+    for name in ("all.yml", "ungrouped", "cluster/own.yml", "cluster/clusters.yml", "ray_head.json", ".clusters.yml"):
+        written(tmp_path, "a: 1\n", f"group_vars/{name}")
+    for name in ("README.md", "clusters.yml.example", "clusters.yml~", "clusters.bak", "clusters.yml.orig", "README"):
+        written(tmp_path, "a: 1\n", f"group_vars/{name}")
+    for name in ("nas.lan", "spark-01.yml", "localhost.yml", "nas.lan.yml"):
+        written(tmp_path, "a: 1\n", f"host_vars/{name}")
+    assert sources.unread(GROUPS, [str(tmp_path), "/none", "a,"], ("~", ".bak", ".orig", ".md")) == []
+    # a group may come from another one of several inventories
+    written(tmp_path / "other", "a: 1\n", "group_vars/clusters.yml")
+    assert sources.unread({**GROUPS, "clusters": []}, [str(tmp_path), str(tmp_path / "other")], ("~",)) == []
+
+
+@pytest.mark.parametrize(
+    "hosts", sorted(path for top in ("inventories", "examples") for path in (TOP / top).glob("*/hosts.yml")), ids=str
+)
+def test_all_files_of_variables_of_the_collection_are_read(hosts: Path) -> None:
+    loader = DataLoader()
+    groups = InventoryManager(loader, [str(hosts)]).get_groups_dict()
+    assert sources.unread(groups, [str(hosts.parent)], (".cfg", ".ini", ".md")) == []
 
 
 def test_what_is_not_there_is_named_with_what_may_be_meant(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_a_speed_that_no_link_has_is_said_once_with_its_hosts() -> None:
         {"a": {"fabric_speed": 50}, "b": {"fabric_speed": 100}, "c": {"fabric_speed": 50}}
     )
     assert str(finding) == (
-        "host a, c: fabric_speed: '50': links of a Spark are planned for 100 or 200 Gb/s; give 100 for breakouts and "
+        "hosts a, c: fabric_speed: '50': links of a Spark are planned for 100 or 200 Gb/s; give 100 for breakouts and "
         "QSFP28 cables, or leave it out"
     )
     for odd in (True, [100], 150, "100G", {}):
@@ -97,7 +97,7 @@ def test_one_slow_cable_of_a_ring_stops_the_run_with_the_cable_and_a_drawing() -
     slowed(world, *cable, *(("b", one["netdev"]) for one in world.plan["b"]["links"] if one["peer"] == "a"))
     (error,) = world.errors()
     assert error.startswith(
-        f"host a, b: NIC {A0}, {A1} to b {B0} negotiated 100 Gb/s, planned are 200, and other links of this fabric "
+        f"hosts a, b: NIC {A0}, {A1} to b {B0} negotiated 100 Gb/s, planned are 200, and other links of this fabric "
         "have 200"
     )
     assert "replace the cable from cage 0 (next to the RJ45 port) of a to cage 1 (away from the RJ45 port)" in error

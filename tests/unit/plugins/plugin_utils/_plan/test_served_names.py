@@ -39,7 +39,8 @@ def test_no_model_named(given: dict[str, Any]) -> None:
         ),
         (
             {"vllm_serve_recipe": "someone/own-model"},
-            "is the name of a model on the hub, not of a recipe. Set vllm_serve_model: someone/own-model.",
+            "is the name of a model on the hub, not of a recipe. Set vllm_serve_model: someone/own-model and remove "
+            "vllm_serve_recipe.",
         ),
         ({"vllm_serve_recipe": "recipes/none.yml"}, "cannot be read: No such file or directory"),
         ({"vllm_serve_recipe": ["gpt-oss-120b"]}, "is not a name"),

@@ -82,6 +82,21 @@ def test_a_model_that_vllm_fetches_itself_keeps_its_whole_name_and_is_not_stored
     assert plan_serving({**first, "vllm_serve_from_hub": "false"}, cluster, nodes, ".")["models"]
 
 
+def test_a_hub_that_does_not_answer_is_why_no_split_can_be_chosen():
+    first, cluster, _fabric, nodes = planned(["a", "b"], vllm_serve_model="Qwen/Qwen3-8B")
+    with pytest.raises(RecipeError, match="no model config to choose it by"):
+        plan_serving(first, cluster, nodes, ".")  # nobody was asked
+    with pytest.raises(_serving.ServingError) as caught:
+        _serving.plan_whole(first, cluster, nodes, lambda *_model: None)
+    assert str(caught.value) == (
+        "vllm_serve_model: the hub did not answer, and without the config.json of Qwen/Qwen3-8B its split cannot be "
+        "chosen. Connect this machine to the hub, set vllm_serve_recipe to a recipe that has it, or name a folder with "
+        "the model as its source in model_store_models."
+    )
+    own = {**first, "vllm_serve_pipeline_parallel_size": 2}
+    assert _serving.plan_whole(own, cluster, nodes, lambda *_model: None)["memory"] is None
+
+
 def test_a_recipe_from_the_hub_brings_its_revision(tmp_path):
     recipe = {
         **{"name": "pinned", "summary": "one", "model": "a/pinned", "revision": "abc123", "runtime": "venv"},

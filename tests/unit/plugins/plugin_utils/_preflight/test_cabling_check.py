@@ -163,7 +163,7 @@ def test_two_switches_without_a_way_between_them() -> None:
     errors = world.errors()
     assert len(errors) == 1
     assert errors[0].startswith(
-        "host d, e, f: these hosts hear each other on the fabric and not the others: a, b, c; d, e, f"
+        "hosts d, e, f: these hosts hear each other on the fabric and not the others: a, b, c; d, e, f"
     )
     assert "RSTP" in errors[0]
 
@@ -187,7 +187,7 @@ def test_two_switches_of_two_hosts_each_are_no_pairs() -> None:
     world = World("switch", list("abcd"))
     heard_by_a_switch(world, "ab cd")
     assert world.errors()[0].startswith(
-        "host c, d: these hosts hear each other on the fabric and not the others: a, b; c, d; see that the switch has"
+        "hosts c, d: these hosts hear each other on the fabric and not the others: a, b; c, d; see that the switch has"
     )
     for host, other in ("ab", "ba", "cd", "dc"):
         world.probes[host]["cabled"][B0] = [other]

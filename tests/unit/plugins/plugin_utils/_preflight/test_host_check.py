@@ -197,8 +197,8 @@ def test_a_host_whose_kernel_was_started_otherwise_is_named() -> None:
     errors, others = errors_and_others(world.check())
     assert errors == []
     assert len(others) == 2
-    assert "host b: its kernel's command line has iommu=pt, and no iommu on a, c" in others[0]
-    assert "host b: its kernel's command line has no kho, and kho=off on a, c" in others[1]
+    assert "host b: the kernel's command line has iommu=pt, and no iommu on a, c" in others[0]
+    assert "host b: the kernel's command line has no kho, and kho=off on a, c" in others[1]
 
 
 @pytest.mark.parametrize(("offset", "words"), [(31.0, "31 s ahead of"), (-86400.0, "86400 s behind"), (30.0, "")])
@@ -262,7 +262,7 @@ def test_clones_of_one_disk_are_named() -> None:
     # a host by two addresses is no clone, and cannot be two hosts
     world.nodes["b"]["interfaces"] = world.nodes["a"]["interfaces"]
     (error,) = world.errors()
-    assert error.startswith("host a, b: these names lead to one machine; correct ansible_host")
+    assert error.startswith("hosts a, b: these names lead to one machine; correct ansible_host")
     # where it cannot be known nothing is said
     for host in "abc":
         world.nodes[host]["machine"] = ""
