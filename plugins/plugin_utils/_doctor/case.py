@@ -81,6 +81,10 @@ class Case:
     def roce(self) -> bool:
         return bool(self.cluster) and self.cluster["profile"] == "roce"  # type: ignore[index]
 
+    def together(self, host: str) -> list[str]:
+        """The hosts that serve with this one, itself among them: all of them, or those of its serving group."""
+        return next((hosts for _name, hosts, _plan in self.parts if host in hosts), self.hosts)
+
     def node(self, host: str) -> Mapping[str, t.Any]:
         return self.evidence.get(host, {}).get("node") or {}
 

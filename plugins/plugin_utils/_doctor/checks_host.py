@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import boots
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.verdict import gib
@@ -142,11 +142,18 @@ def versions_differ(case: Case) -> Iterator[Hit]:
 
 @check
 def engine_differs(case: Case) -> Iterator[Hit]:
-    for name in ("python", "ray", *registry.ENGINES, "torch"):
+    # serving groups may have different engines
+    for members in [hosts for _group, hosts, _plan in case.parts] or [case.hosts]:
+        yield from _engines_of(case, members)
+
+
+def _engines_of(case: Case, members: Sequence[str]) -> Iterator[Hit]:
+    """What of the engine is not the same on hosts that serve together."""
+    for name in ("python", "ray", *registry.PACKAGES, "torch"):
         by_value: dict[str, list[str]] = {}
         for host, evidence in hosts_read(case):
             engine = evidence.get("engine") or {}
-            if not engine.get("present"):
+            if not engine.get("present") or host not in members:
                 continue
             # the same release built for another machine carries another local part
             by_value.setdefault(str(engine["versions"].get(name, "none")).partition("+")[0], []).append(host)
@@ -211,19 +218,19 @@ def _asking(case: Case) -> list[Serve]:
     ]
 
 
-def _wanted_share(case: Case) -> float:
-    """The largest share that the hosts' own group asks for; 0 where none does."""
-    return max((memory_share(serve) for serve in _asking(case) if not serve.group), default=0.0)
+def _wanted_share(case: Case, host: str) -> float:
+    """The largest share that the host's own group asks for; 0 where it asks for none."""
+    own = [serve for serve in _asking(case) if not serve.group and serve.host in case.together(host)]
+    return max(map(memory_share, own), default=0.0)
 
 
 @check
 def memory_short(case: Case) -> Iterator[Hit]:
-    own = _wanted_share(case)
     for host, evidence in hosts_read(case):
         memory = evidence.get("memory") or {}
         total, available = memory.get("MemTotal", 0), memory.get("MemAvailable", 0)
         beside = [(serve.group, memory_share(serve)) for serve in _asking(case) if serve.group and serve.host == host]
-        for group, share in [("", own), *beside]:
+        for group, share in [("", _wanted_share(case, host)), *beside]:
             if share and total and not _engine_runs(evidence) and available < share * total:
                 told = f"MemAvailable {gib(available)}, gpu-memory-utilization {share:g} "
                 told += f"of the group {group} " if group else ""
@@ -234,7 +241,6 @@ def memory_short(case: Case) -> Iterator[Hit]:
 @check
 def page_cache(case: Case) -> Iterator[Hit]:
     """Available memory suffices only by counting the page cache, and the engine fails to start."""
-    share = _wanted_share(case)
     for host, evidence in hosts_read(case):
         memory = evidence.get("memory") or {}
         total = memory.get("MemTotal", 0)
@@ -242,9 +248,10 @@ def page_cache(case: Case) -> Iterator[Hit]:
         failing = unit.get("ActiveState") in ("failed", "activating") and int(unit.get("NRestarts") or 0) > 0
         head_fails = failing or any(
             ((other.get("units") or {}).get("sparkthor-vllm.service") or {}).get("ActiveState") == "failed"
-            for other in case.evidence.values()
+            for name, other in hosts_read(case)
+            if name in case.together(host)
         )
-        wanted = share * total
+        wanted = _wanted_share(case, host) * total
         if head_fails and wanted and memory.get("MemFree", 0) < wanted <= memory.get("MemAvailable", 0):
             yield Hit(
                 host,

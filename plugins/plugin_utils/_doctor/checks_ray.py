@@ -59,7 +59,9 @@ def ray_absent(case: Case) -> Iterator[Hit]:
     for host, evidence in hosts_read(case):
         engine = evidence.get("engine") or {}
         wants = any(
-            str(serve.get("distributed-executor-backend", "")) == "ray" and serve.ours for serve in case.serves
+            str(serve.get("distributed-executor-backend", "")) == "ray" and serve.ours
+            for serve in case.serves
+            if serve.host in case.together(host)
         ) or bool((evidence.get("files") or {}).get("ray.json"))
         versions = engine.get("versions") or {}
         serves = next((f"{name} {versions[name]}" for name in registry.ENGINES if versions.get(name)), "")

@@ -114,7 +114,7 @@ class Rule:
 #: lines by which an engine shows that it serves: whatever kept it from starting before is over
 SERVES: t.Final = (
     *("Application startup complete", "Starting vLLM server on", "Uvicorn running on"),
-    "The server is fired up and ready to roll!",
+    *("The server is fired up and ready to roll!", ": model loaded"),
 )
 
 

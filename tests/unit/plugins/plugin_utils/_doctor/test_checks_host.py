@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.registry import PACKAGES
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import Case, Serve
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks_host import memory_short
 
@@ -61,6 +62,32 @@ def test_memory_for_a_group_beside_is_asked_of_its_own_host() -> None:
     (hit,) = memory_short(case)
     assert hit.host == "a"
     assert "gpu-memory-utilization 0.9 of the group embed asks for" in hit.evidence[0]
+
+
+def test_a_share_of_the_memory_is_asked_of_the_hosts_of_its_own_group() -> None:
+    case = world()
+    case.serves = [Serve("a", "/etc/x.yaml", {"gpu-memory-utilization": 0.9})]
+    for host in ("a", "b"):
+        ev(case, host)["memory"]["MemAvailable"] = 20 * GIB
+    assert [hit.host for hit in memory_short(case)] == ["a", "b"]
+    case.parts = [("big", ["a"], {}), ("gguf", ["b"], {})]
+    assert [hit.host for hit in memory_short(case)] == ["a"]
+
+
+def test_serving_groups_may_have_different_engines() -> None:
+    case = world()
+    ev(case, "b")["engine"]["versions"] = {"llama-cpp-programs": "0.1", "python": "3.11"}
+    assert found(case) == [("engine-versions-differ", ("b",))]
+    case.parts = [("big", ["a"], {}), ("gguf", ["b"], {})]
+    assert found(case) == []
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_hosts_that_serve_together_have_one_build_of_their_engine(name: str) -> None:
+    case = world()
+    for host, version in (("a", "0.1"), ("b", "0.2")):
+        ev(case, host)["engine"]["versions"][name] = version
+    assert found(case) == [("engine-versions-differ", ("b",))]
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import diagnosis
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import Case
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import Case, Serve
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks import CHECKS
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks_ray import ray_absent
 
 from tests.unit.plugins.plugin_utils._doctor.sound_cluster import RULES, ev, found, process, world
 
@@ -132,3 +133,12 @@ def test_what_a_lab_cannot_lay(change: Callable[[Case], None], expected: list[An
     case = world()
     change(case)
     assert found(case) == expected
+
+
+def test_ray_is_missed_on_hosts_of_a_group_that_serves_by_it() -> None:
+    case = world()
+    case.serves = [Serve("a", "/etc/sparkthor/vllm.yaml", {"distributed-executor-backend": "ray"})]
+    del ev(case, "b")["engine"]["versions"]["ray"]
+    assert [hit.host for hit in ray_absent(case)] == ["b"]
+    case.parts = [("big", ["a"], {}), ("alone", ["b"], {})]
+    assert list(ray_absent(case)) == []

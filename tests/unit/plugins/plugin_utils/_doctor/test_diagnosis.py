@@ -210,6 +210,20 @@ def test_an_xid_explains_the_cuda_fault_of_its_host() -> None:
     assert told == {"a": [("gpu-error", ["cuda-fault"])], "b": [("cuda-fault", []), ("gpu-error", [])]}
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "INFO:     Application startup complete.",
+        "[2026-11-20 03:12:01] The server is fired up and ready to roll!",
+        "0.01.206.159 I srv  llama_server: model loaded",
+    ],
+)
+def test_an_engine_that_serves_again_has_no_fault_any_more(line: str) -> None:
+    fault = "CUDA error: an illegal memory access was encountered\n"
+    assert judge([Log("spark-01", "journal", fault)]) == ["cuda-fault"]
+    assert judge([Log("spark-01", "journal", f"{fault}{line}\n")]) == []
+
+
 def test_a_cable_is_explained_by_the_host_at_its_other_end_only() -> None:
     chain = rules(*CHAIN)
     cables = [Hit("a", ["to c"], hosts=("a", "c")), Hit("a", ["to b"], hosts=("a", "b"))]
