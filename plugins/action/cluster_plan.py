@@ -362,16 +362,16 @@ class ActionModule(ClusterAction):
         return {"changed": False, "lines": lines}
 
     def _chosen_stage(self) -> dict[str, Any]:
-        """Say what is served, what it comes to, and what would be faster."""
-        cluster = self.vars.get("sparkthor_cluster") or {}
-        serving, lines = cluster.get("serving"), list[str]()
-        if serving and "memory" in serving:
-            # a run of the network alone has no use for what knows models
-            from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe_catalogue
+        """Say of each group what it serves, what that comes to, and what would be faster."""
+        lines = list[str]()
+        for host in self.vars["ansible_play_hosts"]:
+            cluster = self.vars["hostvars"][host].get("sparkthor_cluster") or {}
+            serving = cluster.get("serving") if cluster.get("head") == host else None
+            if serving and "memory" in serving:
+                # a run of the network alone has no use for what knows models
+                from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe_catalogue as shown
 
-            lines = recipe_catalogue.chosen_lines(
-                serving, cluster["hosts"], str(cluster["topology"]), dict(cluster["kinds"])
-            )
+                lines += shown.chosen_lines(serving, cluster["hosts"], str(cluster["topology"]), cluster["kinds"])
         for line in lines:
             self.tell(f"sparkthor: {line}")
         return {"changed": False, "lines": lines}

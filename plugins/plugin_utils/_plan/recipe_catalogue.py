@@ -308,8 +308,8 @@ def chosen_lines(
         f"{outlook.words(speed)} tokens/s planned for one stream" if speed else "tokens/s not estimated",
     ]
     lines = [f"chosen: {', '.join(filter(None, said))}"]
-    # the lab computes on CPUs, whose memory bandwidth nobody planned with
-    if not speed or name.startswith("tiny-"):
+    # the lab computes on CPUs, whose memory bandwidth nobody planned with; no model for chats replaces an embedding
+    if not speed or name.startswith("tiny-") or not serving.get("answers", True):
         return lines
     rows = fastest(runs(hosts, topology, kinds, None))
     own = max([speed[0], *(row_speed(row) for row in rows if row["name"] == name)])

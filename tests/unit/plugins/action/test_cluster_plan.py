@@ -11,7 +11,7 @@ import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import ActionModule
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, hub_card
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import virtual_address
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe_catalogue, virtual_address
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
     ClusterError,
     cluster_id,
@@ -199,7 +199,8 @@ def run_stage(hostvars, **args):
     task = SimpleNamespace(args=args, check_mode=False, diff=False, async_val=0, action="cluster_plan")
     connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
     groups = {"cluster": ["a", "b"], "ray_head": ["a"], "ray_workers": ["b"]}
-    task_vars = {"groups": groups, "hostvars": hostvars, "ansible_play_hosts_all": ["a", "b"]}
+    task_vars = {"groups": groups, "hostvars": hostvars, "ansible_play_hosts": ["a", "b"]}
+    task_vars["ansible_play_hosts_all"] = task_vars["ansible_play_hosts"]
     return ActionModule(task, connection, SimpleNamespace(), None, None, None).run(task_vars=task_vars)
 
 
@@ -222,6 +223,22 @@ def test_each_problem_of_the_facts_is_told_once():
     # with the causes that Ansible shows
     assert str(caught.value).count("a Spark has one GPU") == 2
     assert str(caught.value).startswith("Nothing was changed: 2 problems to fix first.")
+
+
+def test_what_each_group_serves_is_told(monkeypatch):
+    monkeypatch.setattr(
+        recipe_catalogue, "chosen_lines", lambda serving, hosts, *_more: [f"{serving['model']} {hosts}"]
+    )
+
+    def served(head, hosts, model):
+        serving = {"model": model, "memory": None}
+        return {"sparkthor_cluster": {"head": head, "hosts": hosts, "topology": "lan", "kinds": {}, "serving": serving}}
+
+    both = run_stage({"a": served("a", ["a"], "m"), "b": served("b", ["b"], "n")}, stage="chosen")
+    assert both["lines"] == ["m ['a']", "n ['b']"]
+    # whichever host the inventory names first
+    together = served("b", ["b", "a"], "m")
+    assert run_stage({"a": together, "b": together}, stage="chosen")["lines"] == ["m ['b', 'a']"]
 
 
 # -- the NIC that peers use, the port of Ray -------------------------------------------------------------------------

@@ -189,6 +189,7 @@ def test_the_chosen_row_says_what_would_be_faster() -> None:
     fastest = {**serving, "memory": {**memory, "tokens_per_second": {outlook.ANY: [4000.0, 9000.0]}}}
     assert "no recipe of the collection" in catalogue.chosen_lines(fastest, hosts, "direct", {})[1]
     assert len(catalogue.chosen_lines({**serving, "recipe": "tiny-smollm2"}, hosts, "direct", {})) == 1
+    assert len(catalogue.chosen_lines({**serving, "answers": False}, hosts, "direct", {})) == 1
     unknown = {**serving, "recipe": None, "model": "own", "memory": None}
     assert catalogue.chosen_lines(unknown, hosts, "direct", {}) == [
         "chosen: own, TP=2 PP=1, size not known, tokens/s not estimated"
