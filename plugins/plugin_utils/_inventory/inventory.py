@@ -60,6 +60,9 @@ SECRETS = {
 }
 
 
+#: what is said of two hosts that have one address
+_SHARED = "have the same address"
+
 #: what an empty line of a host's way in is to say instead
 _WAY_IN = {
     "ansible_host": "give the machine's address or name",
@@ -91,27 +94,40 @@ def planned_by(variables: Mapping[str, Any], more: Iterable[str] = ()) -> dict[s
 
 #: the words of :func:`closest`
 _MEANT = re.compile(r" \(did you mean '([^']+)'\?\)")
+#: programs by whose names people call one of our choices
+_CALLED = {"docker": "container", "podman": "container"}
 
 
 def closest(value: str, choices: Iterable[str]) -> str:
     """`` (did you mean 'x'?)`` or an empty string."""
-    match = difflib.get_close_matches(str(value), list(choices), n=1, cutoff=0.5)
+    known = list(choices)
+    called = _CALLED.get(str(value).lower())
+    match = [called] if called in known else difflib.get_close_matches(str(value), known, n=1, cutoff=0.5)
     return f" (did you mean '{match[0]}'?)" if match else ""
 
 
 def without_consequences(problems: Iterable[Finding | str]) -> list[Finding | str]:
-    """Without what is unset because its name was written wrong, which is among the problems itself."""
-    found = list(problems)
-    unknown = [_MEANT.search(one.what) for one in found if isinstance(one, Finding) and one.id == "unknown"]
+    """Without what only follows from a mistake that is among the problems itself, or tells it again."""
+    told = list(problems)
+    found = [one for one in told if isinstance(one, Finding)]
+    unknown = [_MEANT.search(one.what) for one in found if one.id == "unknown"]
     meant = [match[1] for match in unknown if match]
+    chosen = [one.where for one in found if one.id == "choice"]
+    shared = [one.what.rpartition(" ")[2] for one in found if one.id == "address" and _SHARED in one.what]
 
     def follows(one: Finding | str) -> bool:
-        # the fix names all that could be set instead
-        if not isinstance(one, Finding) or one.id != "unset":
+        if not isinstance(one, Finding):
             return False
-        return any(name in f"{one.where} {one.fix}" for name in meant)
+        if one.id == "unset":  # the fix names all that could be set instead
+            return any(name in f"{one.where} {one.fix}" for name in meant)
+        if one.id == "argument":  # what the role's own specification says of the choice
+            return any(re.search(rf"\b{re.escape(name)}\b", one.what) for name in chosen)
+        if one.id == "engine":  # no engine does what is no choice
+            return any(f"change {name}" in one.fix for name in chosen)
+        # the fabric's own check of the addresses
+        return one.id == "fabric" and any(f" is {address}: host" in one.what for address in shared)
 
-    return [one for one in found if not follows(one)]
+    return [one for one in told if not follows(one)]
 
 
 def cluster_hosts(groups: Mapping[str, Sequence[str]]) -> list[str]:
@@ -273,6 +289,7 @@ def secret_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[s
     """Given secrets that are empty or short.  The value itself is never part of the message."""
     problems: list[Finding] = []
     for name in SECRETS:
+        wrong: dict[str, list[str]] = {}
         for host in hosts:
             if name not in hostvars[host]:
                 continue
@@ -280,12 +297,13 @@ def secret_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[s
             length = len(str(value).strip()) if value is not None else 0
             if length < MINIMUM_SECRET_LENGTH:
                 what = "is empty" if length == 0 else f"has {length} characters"
-                fix = (
-                    f"give at least {MINIMUM_SECRET_LENGTH} characters (Vault is a good place), or remove the variable "
-                    "and one is generated and kept"
-                )
-                problems.append(Finding("secret", f"the value given for host {host} {what}", fix, where=name))
-                break
+                wrong.setdefault(what, []).append(host)
+        fix = (
+            f"give at least {MINIMUM_SECRET_LENGTH} characters (Vault is a good place), or remove the variable and one "
+            "is generated and kept"
+        )
+        for what, named in wrong.items():
+            problems.append(Finding("secret", f"the value given {what}", fix, ", ".join(named), name))
     return problems
 
 
@@ -333,14 +351,14 @@ def parallel_problems(
     for size in sizes.values():
         product *= size
     if product > gpus:
-        tensor = sizes.get("vllm_serve_tensor_parallel_size", 1)
-        pipeline = sizes.get("vllm_serve_pipeline_parallel_size", 1)
-        what = (
-            f"tensor parallel {tensor} × pipeline parallel {pipeline} needs {product} GPUs, and the {len(hosts)} "
-            f"host(s) of group {place} have {gpus}"
-        )
-        fix = "add hosts to ray_workers or lower the split"
-        problems.append(Finding("split", what, fix, where="vllm_serve_pipeline_parallel_size"))
+        split, them, lines = "it", "it", "the line"
+        if len(sizes) > 1:
+            split = " × ".join(f"{name.split('_')[2]} parallel {size}" for name, size in sizes.items())
+            them, lines = "them", "the lines"
+        what = f"{split} needs {product} GPUs, and the {len(hosts)} host(s) of group {place} have {gpus}"
+        fix = f"lower {them}, remove {lines} and the split is planned, or add hosts to ray_workers"
+        value = product if len(sizes) == 1 else None
+        problems.append(Finding("split", what, fix, where=" and ".join(sizes), value=value))
     return problems
 
 
@@ -367,7 +385,7 @@ def address_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[
             problems.append(Finding("address", "it is no IPv4 address", fix, host, "ansible_host", value=str(address)))
         key = (str(hostvars[host].get("ansible_host", host)), str(hostvars[host].get("ansible_port", 22)))
         if key in seen:
-            what = f"hosts {seen[key]} and {host} have the same address {key[0]}"
+            what = f"hosts {seen[key]} and {host} {_SHARED} {key[0]}"
             problems.append(Finding("address", what, "give each host its own", where="ansible_host"))
         seen.setdefault(key, host)
     return problems

@@ -37,6 +37,8 @@ _YAML = (".yml", ".yaml", ".json")
 #: a name whose colon is not followed by a space, which makes name and value one text
 _NO_SPACE = re.compile(r"\s*(?:-\s+)?([A-Za-z_][\w.-]*):(?=[^\s/:])")
 _SPACES = "indent with spaces, two for each level, as in the inventories of the collection"
+#: how the fix of a group begins that stands inside another one
+_LESS = "indent it less"
 
 
 def _at(path: str, line: int, what: str, fix: str) -> Finding:
@@ -108,10 +110,19 @@ def _twice(node: yaml.MappingNode, path: str) -> Iterator[Finding]:
             yield from _twice(value, path)
 
 
+def _is_group(name: str, node: yaml.Node) -> bool:
+    """Whether this is a group, wherever it stands."""
+    parts = [str(key.value) for key, _value in node.value] if isinstance(node, yaml.MappingNode) else []
+    return name in STRUCTURE or (bool(parts) and set(parts) <= set(PARTS))
+
+
 def _hosts(group: str, node: yaml.MappingNode, path: str) -> Iterator[Finding]:
     for key, value in node.value:
         line = key.start_mark.line + 1
-        if key.tag != "tag:yaml.org,2002:str":
+        if _is_group(str(key.value), value):
+            what = f"the group {key.value} stands among the hosts of group {group}"
+            yield _at(path, line, what, f"{_LESS}, as far as {group}")
+        elif key.tag != "tag:yaml.org,2002:str":
             yield _at(path, line, f"the host {key.value} of group {group} is no text", "put its name in quotes")
         elif found := _text_instead(value, path, line):
             yield from found
@@ -119,6 +130,38 @@ def _hosts(group: str, node: yaml.MappingNode, path: str) -> Iterator[Finding]:
             what = f"{key.value} stands where group {group} has its hosts, with a value instead of variables"
             fix = "if it is a variable, indent it under its host; if it is a host, write its address as ansible_host"
             yield _at(path, line, what, fix)
+
+
+def _strays(group: str, node: yaml.MappingNode, path: str) -> Iterator[Finding]:
+    """What stands directly in a group and is none of its parts; its hosts are told as one."""
+    hosts: list[yaml.Node] = []
+    keys = [str(key.value) for key, _value in node.value]
+    for number, (key, value) in enumerate(node.value):
+        part = keys[number]
+        near = difflib.get_close_matches(part, PARTS, n=1, cutoff=0.6)
+        if part in PARTS:
+            continue
+        fix = "indent it further, under the one that it belongs to"
+        # where `hosts:` comes again, it is of a group that is indented like it
+        if _is_group(part, value) or (value.tag == _NULL and "hosts" in keys[:number] and "hosts" in keys[number:]):
+            if "children" in keys:
+                fix = "indent it further, under children"
+            elif "hosts" in keys:
+                fix = f"{_LESS}, as far as {group}"
+            else:
+                fix = "add `children:` above it"
+        elif not near and "_" not in part and (value.tag == _NULL or isinstance(value, yaml.MappingNode)):
+            hosts.append(key)
+            continue
+        meant = f" (did you mean '{near[0]}'?)" if near else ""
+        what = f"{part} stands directly in group {group}, where only {', '.join(PARTS)} can be{meant}"
+        yield _at(path, key.start_mark.line + 1, what, fix)
+    if hosts:
+        verb, them = ("stands", "it") if len(hosts) == 1 else ("stand", "them")
+        names = ", ".join(str(key.value) for key in hosts)
+        what = f"{names} {verb} directly in group {group}, where only {', '.join(PARTS)} can be"
+        fix = f"indent {them} further, under hosts" if "hosts" in keys else f"add `hosts:` above {them}"
+        yield _at(path, hosts[0].start_mark.line + 1, what, fix)
 
 
 def _group(name: str, node: yaml.Node, path: str) -> Iterator[Finding]:
@@ -129,15 +172,13 @@ def _group(name: str, node: yaml.Node, path: str) -> Iterator[Finding]:
         what = f"{name} stands where a group is expected, and has a value or a list instead of {', '.join(PARTS)}"
         yield _at(path, line, what, f"correct its indentation, or put it under vars; {_SPACES}")
         return
+    yield from _strays(name, node, path)
     for key, value in node.value:
         part = str(key.value)
         line = key.start_mark.line + 1
         if part not in PARTS:
-            near = difflib.get_close_matches(part, PARTS, n=1, cutoff=0.6)
-            meant = f" (did you mean '{near[0]}'?)" if near else ""
-            what = f"{part} stands directly in group {name}, where only {', '.join(PARTS)} can be{meant}"
-            yield _at(path, line, what, "indent it further, under the one that it belongs to")
-        elif isinstance(value, yaml.MappingNode):
+            continue
+        if isinstance(value, yaml.MappingNode):
             if part == "children":
                 for child, inner in value.value:
                     yield from _group(str(child.value), inner, path)
@@ -160,10 +201,13 @@ def source_problems(text: str, path: str) -> list[Finding]:
         return [_at(path, node.start_mark.line + 1, "it is no mapping of groups", "begin it with `cluster:`")]
     if any(key.value == "plugin" for key, _value in node.value):
         return []  # the configuration of a program that finds hosts
-    findings = list(_twice(node, path))
+    twice, findings = list(_twice(node, path)), list[Finding]()
     for key, value in node.value:
         findings += _group(str(key.value), value, path)
-    return findings
+    if any(one.fix.startswith(_LESS) for one in findings):
+        # the hosts of a group that stands inside another one seem to be the other's
+        twice = [one for one in twice if not one.what.startswith(tuple(f"{part} is there" for part in PARTS))]
+    return [*twice, *findings]
 
 
 def variable_problems(text: str, path: str) -> list[Finding]:

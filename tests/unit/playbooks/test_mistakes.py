@@ -106,8 +106,8 @@ RUNS = [
             "an argument of vLLM as a variable": "an option of the engine itself goes into vllm_serve_args",
             "128k for a number": "'vllm_serve_max_model_len' is of type str and we were unable to convert to int",
             "a port above 65,535": "vllm_serve_api_port: 80000",
-            "docker for container": "engine_runtime: 'docker': on all hosts; it is not one of venv, container; set it",
-            "an API key of three letters": "vllm_serve_api_key: the value given for host spark-01 has 3 characters",
+            "docker for container": "it is not one of venv, container (did you mean 'container'?); set it",
+            "an API key of three letters": "spark-02, spark-03: vllm_serve_api_key: the value given has 3 char",
         },
     ),
     (
@@ -126,6 +126,10 @@ RUNS = [
         },
     ),
 ]
+
+
+#: what else would be said of these mistakes
+CONSEQUENCES = ("value of engine_runtime must be", "cannot do a docker", "has the same address")
 
 
 @pytest.mark.parametrize(("changes", "mistakes"), RUNS, ids=["values", "names"])
@@ -152,4 +156,5 @@ def test_each_is_told_in_one_run(tmp_path: Path, changes: list[tuple[str, str]],
     assert "Traceback" not in done.stderr + done.stdout
     assert not (tmp_path / "rendered").exists()
     told = (done.stdout + done.stderr).split("Nothing was changed: ", 1)[1]
+    assert [words for words in CONSEQUENCES if words in told] == [], told
     assert [mistake for mistake, words in mistakes.items() if words not in told] == [], told

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_inventory import fabric_problems
 
 GROUPS = {"cluster": ["a", "b", "c"], "ray_head": ["a"], "ray_workers": ["b", "c"]}
 
@@ -94,8 +95,7 @@ def test_a_cluster_wide_variable_that_differs_names_the_hosts():
 @pytest.mark.parametrize("name", ["vllm_serve_api_key", "ray_node_token"])
 def test_a_given_secret_must_be_long_enough_and_is_never_shown(name, value, what):
     problem = only(inventory.inventory_problems(GROUPS, variables(**{name: value})))
-    assert problem.startswith(name)
-    assert what in problem
+    assert problem.startswith(f"hosts a, b, c: {name}: the value given {what}; give at least 16 characters")
     assert not value or value not in problem.replace("shorter", "")
 
 
@@ -106,6 +106,27 @@ def test_a_split_that_the_hosts_cannot_carry():
     assert "vllm_serve_pipeline_parallel_size" in problem
     assert "needs 3 GPUs" in problem
     assert "have 1" in problem
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        (
+            {"tensor": 4},
+            "vllm_serve_tensor_parallel_size: 4: it needs 4 GPUs, and the 3 host(s) of group cluster have 3; "
+            "lower it, remove the line and the split is planned, or add hosts to ray_workers",
+        ),
+        (
+            {"tensor": 2, "pipeline": 2},
+            "vllm_serve_tensor_parallel_size and vllm_serve_pipeline_parallel_size: tensor "
+            "parallel 2 × pipeline parallel 2 needs 4 GPUs, and the 3 host(s) of group cluster have 3; lower them, "
+            "remove the lines and the split is planned, or add hosts to ray_workers",
+        ),
+    ],
+)
+def test_a_split_names_what_is_set(sizes, said):
+    given = {f"vllm_serve_{name}_parallel_size": size for name, size in sizes.items()}
+    assert only(inventory.inventory_problems(GROUPS, variables(**given))) == said
 
 
 @pytest.mark.parametrize(
@@ -161,10 +182,37 @@ def test_what_only_follows_from_a_name_written_wrong_is_not_told():
         ]
 
 
+def test_secrets_of_hosts_that_differ_are_told_by_what_is_wrong():
+    hostvars = variables(vllm_serve_api_key="short")
+    hostvars["b"]["vllm_serve_api_key"] = ""
+    hostvars["c"]["vllm_serve_api_key"] = "long enough for anybody"
+    assert [(one.host, one.what) for one in inventory.secret_problems(hostvars, list("abc"))] == [
+        ("a", "the value given has 5 characters"),
+        ("b", "the value given is empty"),
+    ]
+
+
+@pytest.mark.parametrize(("value", "meant"), [("docker", "container"), ("Podman", "container"), ("vnev", "venv")])
+def test_a_runtime_that_is_none_is_told_once(value, meant):
+    found = inventory.inventory_problems(GROUPS, variables(engine_runtime=value))
+    assert f"it is not one of venv, container (did you mean '{meant}'?)" in only(found)
+    argument = Finding("argument", f"value of engine_runtime must be one of: venv, got: {value}", "correct it")
+    other = Finding("argument", "value of engine_runtime_x must be one of: a", "correct it")
+    engine = Finding("engine", f"vLLM cannot do a {value}", "set serving_engine to x, or change engine_runtime")
+    count = Finding("engine", "vLLM cannot do two", "change vllm_serve_executor: no engine here can")
+    assert inventory.without_consequences([*found, argument, other, engine, count]) == [*found, other, count]
+    assert inventory.without_consequences([argument, engine]) == [argument, engine]
+
+
 def test_one_address_for_two_hosts():
     hostvars = variables()
     hostvars["b"]["ansible_host"] = "192.0.2.1"
-    assert "hosts a and b have the same address 192.0.2.1" in only(inventory.inventory_problems(GROUPS, hostvars))
+    found = inventory.inventory_problems(GROUPS, hostvars)
+    assert "hosts a and b have the same address 192.0.2.1" in only(found)
+    again = fabric_problems("switch", list("abc"), "10.100.0.0/16", management=dict.fromkeys("ab", "192.0.2.1"))
+    assert "management address of host b is 192.0.2.1: host a has the same address" in only(again)
+    assert inventory.without_consequences([*found, *again]) == found
+    assert inventory.without_consequences(again) == again
 
 
 @pytest.mark.parametrize("address", ["192.168.1.300", "192.168.1", "10.0.0.1.2"])

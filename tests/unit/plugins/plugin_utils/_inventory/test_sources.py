@@ -42,6 +42,20 @@ MISTAKES = [
         "spark-01 stands directly in group ray_head, where only hosts, children, vars can be",
     ),
     ("      hosts:\n        spark-01", "      host:\n        spark-01", 5, "(did you mean 'hosts'?)"),
+    (
+        "    ray_workers:\n      hosts:\n        spark-02:\n          ansible_host: 192.168.1.12",
+        "    ray_workers:\n        spark-02:\n        spark-03:\n          ansible_host: 192.168.1.13",
+        9,
+        "spark-02, spark-03 stand directly in group ray_workers, where only hosts, children, vars can be; "
+        "add `hosts:` above them",
+    ),
+    (
+        "      hosts:\n        spark-02:\n",
+        "      hosts:\n      spark-02:\n",
+        10,
+        "spark-02 stands directly in group ray_workers, where only hosts, children, vars can be; "
+        "indent it further, under hosts",
+    ),
     ("  children:\n    ray_head", "  childs:\n    ray_head", 3, "childs stands directly in group cluster"),
     ("        spark-01:\n", "        - spark-01:\n", 5, "hosts of group ray_head is no mapping"),
     ("        spark-01:\n          ansible_host", "        spark-01", 6, "with a value instead of variables"),
@@ -80,6 +94,45 @@ def written(folder: Path, text: str, name: str = "hosts.yml") -> Path:
 @pytest.mark.parametrize("name", sorted(path.name for path in (TOP / "inventories").iterdir() if path.is_dir()))
 def test_the_inventories_of_the_collection_have_none(name: str) -> None:
     assert sources.problems([str(TOP / "inventories" / name)], (".cfg", ".ini")) == []
+
+
+HOSTS_OF_WORKERS = "{0}  hosts:\n{0}    spark-02:\n{0}      ansible_host: 192.168.1.12\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "name_at", "hosts_at", "said"),
+    [
+        ("ray_workers", 6, 6, "stands directly in group ray_head, where only hosts, children, vars can be"),
+        ("rack_2", 6, 6, "stands directly in group ray_head, where only hosts, children, vars can be"),
+        ("ray_workers", 6, 4, "stands directly in group ray_head, where only hosts, children, vars can be"),
+        ("rack_2", 6, 4, "stands directly in group ray_head, where only hosts, children, vars can be"),
+        ("ray_workers", 8, 8, "stands among the hosts of group ray_head"),
+        ("rack_2", 8, 8, "stands among the hosts of group ray_head"),
+        ("ray_workers", 8, 4, "stands among the hosts of group ray_head"),
+    ],
+)
+def test_a_group_that_is_indented_too_far_is_told_once(
+    tmp_path: Path, name: str, name_at: int, hosts_at: int, said: str
+) -> None:
+    head, _sep, _rest = SOUND.partition("    ray_workers:")
+    path = written(tmp_path, f"{head}{' ' * name_at}{name}:\n{HOSTS_OF_WORKERS.format(' ' * hosts_at)}")
+    [finding] = sources.problems([str(tmp_path)])
+    words = f"{name} {said}; indent it less, as far as ray_head"
+    assert str(finding) in (f"{path}, line 8: {words}", f"{path}, line 8: the group {words}")
+
+
+def test_a_group_beside_children_or_without_them(tmp_path: Path) -> None:
+    written(
+        tmp_path,
+        SOUND.replace("    ray_workers:", "  ray_workers:").replace(
+            "      hosts:\n        spark-02", "    hosts:\n        spark-02"
+        ),
+    )
+    [finding] = sources.problems([str(tmp_path)])
+    assert str(finding).endswith("can be; indent it further, under children")
+    written(tmp_path, "cluster:\n  ray_head:\n    hosts:\n      spark-01:\n")
+    [finding] = sources.problems([str(tmp_path)])
+    assert str(finding).endswith("can be; add `children:` above it")
 
 
 def test_neither_has_what_is_as_ansible_takes_it(tmp_path: Path) -> None:
