@@ -40,6 +40,7 @@ LAYERS = {
     "firewalls": ["ufw", "firewalld"],
     "door": ["libnginx-mod-http-js"],
     "address": ["keepalived"],
+    "prometheus": ["prometheus"],
     "clock": ["gcc", "libc6-dev"],
     # what torch.compile needs without a GPU
     "compiler": ["g++", "python3-dev"],
@@ -97,6 +98,7 @@ LAYER_BUILD = {"clock": "gcc -shared -fPIC -o /usr/lib/sparklab-clock.so /usr/sr
 LAYER_OFF = {
     "docker": ["docker.service", "docker.socket", "containerd.service"],
     "firewalls": ["ufw.service", "firewalld.service"],
+    "prometheus": ["prometheus.service"],
     # netplan's generator starts networkd where a file asks for it
     "networkmanager": ["systemd-networkd.service"],
 }

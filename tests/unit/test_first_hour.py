@@ -29,7 +29,7 @@ def test_a_recipe_of_the_table_is_planned_for_those_machines(inventory: str, rec
 def test_every_inventory_that_the_page_names_has_a_choice() -> None:
     named = {name for name in re.findall(r"`(\d\w+)`", PAGE) if (TOP / "inventories" / name).is_dir()}
     assert named == {inventory for inventory, _recipe in CHOICES}
-    assert len(named) == 6
+    assert len(named) == 7
 
 
 def test_playbooks_and_units_of_the_page_exist() -> None:

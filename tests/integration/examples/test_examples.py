@@ -32,7 +32,11 @@ TLS = ("four-switch-monitored", "ring-networkmanager")
 #: what their groups serve here is one model, by two groups of which one has three hosts and the other one
 GROUPS = ("two-groups",)
 #: what the hosts of an example have beyond a plain one
-LAYERS = {"ring-networkmanager": ["networkmanager"], **{name: ["door"] for name in GROUPS}}
+LAYERS = {
+    "four-switch-monitored": ["prometheus"],
+    "ring-networkmanager": ["networkmanager"],
+    **{name: ["door"] for name in GROUPS},
+}
 ENGINE = TOP / ".lab" / "engine"
 
 
