@@ -331,10 +331,10 @@ def serve(words: list[str]) -> None:
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
     server.server_activate()
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     log(f"Started server process [{os.getpid()}]", "INFO:    ")
     log("Waiting for application startup.", "INFO:    ")
     log("Application startup complete.", "INFO:    ")
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     while not engine.ending:
         if engine.rank.poll() is not None:
             print("mpirun noticed that a process exited on signal: all of them end", file=sys.stderr, flush=True)
