@@ -113,7 +113,7 @@ class RoleSpecs:
         if not problem:
             outcome = ArgumentSpecValidator({name: option}).validate({name: value})
             read = outcome.validated_parameters.get(name)
-            problem = "; ".join(outcome.error_messages) or _lossy(name, option, value, read)
+            problem = _told(name, option, read, outcome.error_messages) or _lossy(name, option, value, read)
             if not problem:
                 return _as_given(read, value)
         raise ValueRefused(f"{name}: its value (not shown) is of another type" if name in self._secret else problem)
@@ -190,6 +190,15 @@ def _misshapen(name: str, option: Mapping[str, Any], value: Any) -> str:
             if isinstance(given, bool) and inner.get(key, {}).get("type") in ("int", "float"):
                 return f"{where}.{key}: {given!r} is not a number; give one"
     return ""
+
+
+def _told(name: str, option: Mapping[str, Any], read: Any, messages: Sequence[str]) -> str:
+    """What the validator says, unless it is that a text is no mapping. Of the text at most a name is shown."""
+    if not messages or option.get("type") != "dict" or not isinstance(read, str):
+        return "; ".join(messages)
+    found = re.match(r"\s*--([a-z][a-z0-9-]*)(?:[ =](\d{1,6}))?(?!\S)", read)
+    key, given = (found[1], found[2] or "value") if found else ("key", "value")
+    return f"{name}: it is text; write a mapping, as `{name}: {{{key}: {given}}}`"
 
 
 def _lossy(name: str, option: Mapping[str, Any], value: Any, read: Any) -> str:

@@ -37,6 +37,8 @@ _YAML = (".yml", ".yaml", ".json")
 #: a name whose colon is not followed by a space, which makes name and value one text
 _NO_SPACE = re.compile(r"\s*(?:-\s+)?([A-Za-z_][\w.-]*):(?=[^\s/:])")
 _SPACES = "indent with spaces, two for each level, as in the inventories of the collection"
+#: so many names are told in a sentence
+_FEW = 8
 #: how the fix of a group begins that stands inside another one
 _LESS = "indent it less"
 
@@ -352,6 +354,11 @@ def _not_read(entry: Path, folder: str, known: Mapping[str, set[str]]) -> Findin
     kind, others = ("group", "host") if folder == "group_vars" else ("host", "group")
     what = f"it is not read, because no {kind} of the inventory is called {name}"
     fix = f"name it after a {kind}, or remove it; all files of a folder {folder}/{kind.upper()} are read as well"
+    if kind == "host":
+        hosts = sorted(known[folder] - {"localhost"})
+        near_by = hosts if len(hosts) <= _FEW else difflib.get_close_matches(name, hosts, n=3)
+        names = f" ({', '.join(near_by)})" if near_by else ""
+        fix = f"name it after a host{names}, or remove it"
     if name in known[other]:
         fix = f"{name} is a {others}, so move it to {entry.parent.parent / other}"
         return Finding("unread", what, fix, where=str(entry))

@@ -100,7 +100,7 @@ def most_gpus(node: Mapping[str, Any]) -> tuple[int | None, str]:
     if node.get("assumed"):
         return None, ""
     number = int(node["gpus"])
-    return number, f"it has {number or 'no'} GPU{'' if number == 1 else 's'} that its driver shows"
+    return number, f"the driver shows {number or 'no'} GPU{'' if number == 1 else 's'}"
 
 
 def assumed_nodes(

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
@@ -175,17 +176,19 @@ def gpu_problems(
     hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]], nodes: Mapping[str, Mapping[str, Any]]
 ) -> list[Finding]:
     """Hosts of which Ray would book more GPUs than they have."""
-    findings = []
+    found: dict[Finding, list[str]] = {}
     for host in hosts:
         given = hostvars[host].get("ray_node_num_gpus")
         most, words = most_gpus(nodes[host])
         if most is not None and given not in (None, "", "auto") and int(given) > most:
-            fix = f"give {most}, or remove the line" if most else "install its driver, or remove the line"
-            findings.append(Finding("gpus", words, fix, host, "ray_node_num_gpus", int(given)))
+            fix = f"give {most}, or remove the line" if most else "install the driver, or remove the line"
+            one = Finding("gpus", words, fix, where="ray_node_num_gpus", value=int(given))
+            found.setdefault(one, []).append(host)
         elif given in (None, "", "auto"):
             what, fix = host_gpu.missing(nodes[host])
-            findings += [Finding("gpus", what, fix, host)] if what else []
-    return findings
+            if what:
+                found[Finding("gpus", what, fix, host)] = [host]
+    return [replace(finding, host=", ".join(named)) for finding, named in found.items()]
 
 
 def stated_gpu_problems(

@@ -97,7 +97,10 @@ def load(
             raise RecipeError(f"vllm_serve_recipe={text!r}: {error}") from error
     if text not in names(folder):
         known = offered(text, folder)
-        close = [name for name in known if name.startswith(text)] or difflib.get_close_matches(text, known, 3, 0.4)
+        # of those that begin so, what these hosts can serve comes first
+        fitting = offered(text, folder, hosts or 0)
+        begin = sorted((name for name in known if name.startswith(text)), key=lambda name: name not in fitting)
+        close = begin or difflib.get_close_matches(text, known, 3, 0.4)
         hint = f"Did you mean {' or '.join(close)}?" if close else f"There are: {', '.join(known)}."
         raise RecipeError(f"vllm_serve_recipe={text!r} is unknown. {hint}")
     return validated(read(os.path.join(folder, f"{text}.yml"), text), text)

@@ -32,6 +32,7 @@ SPECS = {
                 "engine_list": {"type": "list", "elements": "dict", "options": OPTIONS},
                 "engine_words": {"type": "list", "elements": "str", "default": []},
                 "engine_folder": {"type": "path"},
+                "engine_plain": {"type": "dict"},
                 "engine_token": {"type": "int", "no_log": True},
             }
         }
@@ -51,6 +52,25 @@ def test_a_wrong_choice_names_role_variable_value_choices_and_hosts():
     [problem] = problems(engine_runtime="vm")
     for word in ("role engine", "engine_runtime", "vm", "venv, container", "on one, two"):
         assert word in problem
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("--max-num-seqs 4", "{max-num-seqs: 4}"),
+        ("--max-num-seqs=4 --enforce-eager", "{max-num-seqs: 4}"),
+        ("--enforce-eager", "{enforce-eager: value}"),
+        ("--api-key sk-12345678", "{api-key: value}"),
+        ("sk-12345678", "{key: value}"),
+    ],
+)
+def test_a_text_instead_of_a_mapping(text, form):
+    [problem] = problems(engine_plain=text)
+    assert f"engine_plain: it is text; write a mapping, as `engine_plain: {form}`; correct" in problem
+    assert "sk-" not in problem
+    assert problems(engine_plain="a=1") == []
+    [problem] = problems(engine_plain=[1])
+    assert "it is text" not in problem
 
 
 def test_a_wrong_type():

@@ -246,12 +246,24 @@ def test_variables_that_nobody_reads_under_a_name_that_is_nearly_right(tmp_path:
 def test_other_variables_that_nobody_reads_are_a_warning(tmp_path: Path, name: str, kind: str) -> None:
     written(tmp_path, "a: 1\n", name)
     [finding] = sources.unread(GROUPS, [str(tmp_path)])
-    folder, _sep, file = name.partition("/")
+    _folder, _sep, file = name.partition("/")
     assert finding.severity == "warning"
+    rest = ", or remove it; all files of a folder group_vars/GROUP are read as well"
+    if kind == "host":
+        rest = " (nas.lan, spark-01, spark-02), or remove it"
     assert str(finding) == (
         f"{tmp_path}/{name}: it is not read, because no {kind} of the inventory is called {Path(file).stem}; name it "
-        f"after a {kind}, or remove it; all files of a folder {folder}/{kind.upper()} are read as well"
+        f"after a {kind}{rest}"
     )
+
+
+def test_of_many_hosts_the_nearest_are_named(tmp_path: Path) -> None:
+    written(tmp_path, "a: 1\n", "host_vars/spark-79.yml")
+    names = [f"spark-{number:02}" for number in range(1, 10)]
+    [finding] = sources.unread({"all": names}, [str(tmp_path)])
+    assert finding.fix == "name it after a host (spark-09, spark-07, spark-08), or remove it"
+    [finding] = sources.unread({"all": [f"{letter}.lan" for letter in "abcdefghi"]}, [str(tmp_path)])
+    assert finding.fix == "name it after a host, or remove it"
 
 
 def test_variables_that_are_read_or_that_nobody_means_to_be(tmp_path: Path) -> None:

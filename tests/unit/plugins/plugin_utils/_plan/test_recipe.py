@@ -20,6 +20,8 @@ from tests.unit.plugins.plugin_utils._plan.minimal_recipe import MINIMAL
 def test_an_unknown_recipe_names_the_closest() -> None:
     with pytest.raises(RecipeError, match=r"Did you mean qwen3\.5-397b-a17b-fp8 or qwen3\.5-397b-a17b-nvfp4\?$"):
         load("qwen3.5-397b")
+    with pytest.raises(RecipeError, match=r"Did you mean qwen3\.5-397b-a17b-nvfp4 or qwen3\.5-397b-a17b-fp8\?$"):
+        load("qwen3.5-397b", hosts=3)
     with pytest.raises(RecipeError, match="There are: deepseek"):
         load("zzzzzz")
     with pytest.raises(RecipeError, match="is not a name"):
