@@ -32,12 +32,13 @@ _HEADINGS = (
 #: kinds of reasons by which the hosts are too few, too many or of another kind; others are the recipe's own
 _OF_HOSTS = ("memory", "hosts", "hardware", "split", "replicas")
 _EXPLAINED = (
+    "SPLIT: TP, hosts that compute each layer together; PP, hosts that have layers one after the other.",
     "LONGEST REQUEST: tokens of question and answer together. AT ONCE: how many of that length "
     "fit; of shorter ones more.",
     "TOKENS/S: planned, for one request alone that writes prose; a recipe with a drafter writes code faster. MEASURED: "
     "tokens/s by others.",
 )
-_CHOOSE = "To choose one: set vllm_serve_recipe: {} in INVENTORY/group_vars/cluster.yml"
+_CHOOSE = "To choose {}, write in group_vars/cluster.yml of the inventory: vllm_serve_recipe: {}"
 
 
 def numbers(row: Mapping[str, Any]) -> list[str]:
@@ -64,6 +65,12 @@ def verdict(row: Mapping[str, Any]) -> str:
     if said is None:
         return f"not planned: size not known{f', needs {needs}' if needs else ''}"
     return f"{said} with {needs}" if needs else said
+
+
+def _refusal(row: Mapping[str, Any]) -> str:
+    """The verdict below a heading that says already that it is one against these hosts."""
+    why = _why(row)
+    return why if why.startswith("it is for ") else verdict(row)
 
 
 def _name(row: Mapping[str, Any]) -> str:
@@ -129,8 +136,8 @@ def run_lines(rows: Sequence[Mapping[str, Any]], parts: Sequence[Mapping[str, An
     in_part = {row["name"] for row in parts}
     refused = [row for row in rows if row["verdict"] == REFUSED and _name(row) not in in_part]
     text += ["", "Not on these hosts:"] if refused else []
-    text += [f"  {_name(row)}: {verdict(row)}" for row in refused]
-    return [*text, "", *_notes([*able, *parts]), *_of_parts(parts), _CHOOSE.format("NAME")]
+    text += [f"  {_name(row)}: {_refusal(row)}" for row in refused]
+    return [*text, "", *_notes([*able, *parts]), *_what_to_do(able, parts)]
 
 
 def _cells(row: Mapping[str, Any], hosts: str) -> list[str]:
@@ -145,8 +152,12 @@ def _notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return notes
 
 
-def _of_parts(parts: Sequence[Mapping[str, Any]]) -> list[str]:
-    return ["A part of the hosts is a serving group with a recipe of its own: docs/groups.md"] if parts else []
+def _what_to_do(able: Sequence[Mapping[str, Any]], parts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How a part is chosen, and last how all hosts are, with the fastest recipe as it is written."""
+    told = ["A part of the hosts is a serving group with a recipe of its own: docs/groups.md"] if parts else []
+    which = "one of the first block" if parts else "one"
+    told += [_CHOOSE.format(which, _name(able[0]))] if able else []
+    return told or ["None of the collection's recipes is for these hosts; of others: docs/recipes.md"]
 
 
 def _measured_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -175,7 +186,7 @@ def check_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     words = {PLANNED: "planned", ACKNOWLEDGE: "planned, with an acknowledgement"}
     words.update({kind: f"refused: {reason}" for kind, reason in REASONS.items()})
     total = [f"{number:>5}  {words[key]}" for key, number in counts(rows).items()]
-    text += ["", *_notes(able), _CHOOSE.format("NAME_OR_FILE")] if able else []
+    text += ["", *_notes(able), _CHOOSE.format("one", "NAME_OR_FILE")] if able else []
     return [*text, "", f"{len(rows):>5}  recipes", *total]
 
 
@@ -210,7 +221,7 @@ def _summary(data: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], recipe:
         f"{data['name']}: {data['summary']}",
         f"Model {data['model']}, served by {engine} {where}, for {counted} host{'s' if counted != '1' else ''}{kinds}.",
         *(_of_row(row) for row in rows),
-        _CHOOSE.format(recipe),
+        _CHOOSE.format("it", recipe),
     ]
 
 

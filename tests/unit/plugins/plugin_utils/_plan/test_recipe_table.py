@@ -15,7 +15,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import rec
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe_table as table
 
 HOSTS = ["a", "b", "c"]
-LAST = "To choose one: set vllm_serve_recipe: NAME in INVENTORY/group_vars/cluster.yml"
+CHOOSE = "write in group_vars/cluster.yml of the inventory: vllm_serve_recipe:"
 
 
 def row(**more: Any) -> dict[str, Any]:
@@ -102,14 +102,16 @@ def test_three_hosts_see_what_a_part_of_them_can_run_and_how_fast(three: list[st
 
 def test_what_no_part_can_run_is_named_with_the_reason(three: list[str]) -> None:
     below = lines_of(three, "Not on these hosts:")
-    assert "  qwen3.5-397b-a17b-fp8: does not fit: it is for 4 hosts" in below
+    assert "  qwen3.5-397b-a17b-fp8: it is for 4 hosts" in below
     assert not any(line.startswith("  gpt-oss-120b:") for line in below), "a part of them can"
 
 
 def test_the_table_ends_with_what_to_do_and_has_no_riddles(three: list[str]) -> None:
-    assert three[-1] == LAST
+    first = three[three.index("All hosts together:") + 1].split()[0]
+    assert three[-1] == f"To choose one of the first block, {CHOOSE} {first}"
     text = "\n".join(three)
     assert "docs/groups.md" in three[-2]
+    assert "SPLIT: TP, hosts that compute each layer together; PP, hosts that have layers one after" in text
     assert "LONGEST REQUEST: tokens of question and answer together." in text
     assert "with a drafter those of prose" not in text
     assert "tokens each" not in text
@@ -142,8 +144,19 @@ def test_hosts_that_no_recipe_is_for_are_told_so() -> None:
     hosts = [f"h{number}" for number in range(5)]
     text = table.run_lines(catalogue.runs(hosts, "switch", {}, None), catalogue.parts(hosts, "switch", {}, None))
     assert "All hosts together: no recipe of the collection" in text
+    assert text[-1].endswith("docs/groups.md"), "nothing is named that all of them would refuse"
+    assert not any("To choose" in line for line in text)
     replicas = "or 2 replicas (each as fast, together 2 times as many requests)"
     assert f"2 of the 5 hosts, {replicas}, and 1 left for another model:" in text
+
+
+def test_hosts_without_parts_are_told_what_to_write_or_where_to_read() -> None:
+    no = refused("hosts", "recipe n is for 4 hosts and the group cluster has 3 (a). Choose.")
+    text = table.run_lines([row(name="fast"), row(name="slow"), no])
+    assert text[-1] == f"To choose one, {CHOOSE} fast"
+    text = table.run_lines([no])
+    assert "  n: it is for 4 hosts" in text
+    assert text[-1].endswith("docs/recipes.md")
 
 
 def test_a_checked_registry_is_a_table_with_the_reasons_below() -> None:
@@ -177,7 +190,7 @@ def test_a_recipe_is_shown_with_a_summary_before_it() -> None:
     assert told[2].startswith("# On 1 host: fits; TP=1 PP=1; 65 GB to fetch; 6 requests of 131,072 tokens at once; ")
     assert told[3].startswith("# On 2 hosts (direct): fits; TP=2 PP=1; ")
     assert told[3].endswith(" planned, 69 measured by others")
-    assert told[-1] == "# To choose one: set vllm_serve_recipe: gpt-oss-120b in INVENTORY/group_vars/cluster.yml"
+    assert told[-1] == f"# To choose it, {CHOOSE} gpt-oss-120b"
     assert yaml.safe_load(shown)["model"] == "openai/gpt-oss-120b"
     assert "# On 3 hosts: does not fit: it is for 1 or 2 hosts" in table.show("gpt-oss-120b", hosts=HOSTS)
     # where its recipe names the cabling
