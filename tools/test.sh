@@ -27,50 +27,6 @@ beside() {
   return "$failed"
 }
 
-# Begins its lines of stages in the background: at the lowest priority they take the time that others leave.
-behind() {
-  begin "meanwhile: $(printf '[%s] ' "$@")"
-  local line
-  BEHIND=$(mktemp -d) PIDS=()
-  trap 'kill -- "${PIDS[@]/#/-}" 2>/dev/null || true; rm -rf "$BEHIND"' EXIT
-  # each in a process group of its own, so that none outlives this
-  set -m
-  for line in "$@"; do
-    (
-      log=$BEHIND/${#PIDS[@]}
-      trap 'echo $? >"$log.ended"' EXIT
-      exec >"$log" 2>&1 </dev/null
-      renice -n 19 -p "$BASHPID" >/dev/null
-      eval "$line"
-    ) &
-    PIDS+=($!)
-  done
-  set +m
-}
-
-# Says what the lines in the background said that have ended, and ends if one failed.
-look_behind() {
-  local number
-  for number in "${!PIDS[@]}"; do
-    [ -s "$BEHIND/$number.ended" ] || continue
-    [ ! -e "$BEHIND/$number" ] || cat "$BEHIND/$number"
-    rm -f "$BEHIND/$number"
-    [ "$(<"$BEHIND/$number.ended")" = 0 ] || exit 1
-  done
-}
-
-# Runs its stages one after the other, and waits for the lines in the background.
-before_it() {
-  local stage number
-  for stage in "$@"; do
-    eval "$stage"
-    look_behind
-  done
-  wait "${PIDS[@]}" || true
-  for number in "${!PIDS[@]}"; do [ -s "$BEHIND/$number.ended" ] || echo 137 >"$BEHIND/$number.ended"; done
-  look_behind
-}
-
 lint() {
   begin "ruff"
   ruff check .
@@ -136,11 +92,6 @@ sanity() {
 docs() {
   begin "the site"
   tools/docs.sh
-  site
-}
-
-site() {
-  begin "the site in a real browser"
   pytest -q tests/integration/site
 }
 
@@ -168,15 +119,17 @@ case ${1:-all} in
   all)
     rm -rf "$SPARKTHOR_RESULTS"
     mkdir -p "$SPARKTHOR_RESULTS"
-    # what only reads the checkout, and waits for nothing, computes while the others wait for hosts, browsers and clocks
-    behind "lint; tools/docs.sh" "sanity --test pylint; sanity --skip-test pylint"
-    # the first scenario serves a model and needs the cores for itself; two of the others fill them, and the last is the
+    # ansible-test runs one test after the other, and pylint takes as long as all others together
+    beside "lint; docs" "sanity --test pylint" "sanity --skip-test pylint"
+    unit
+    border
+    nginx
+    # the first one serves a model and needs the cores for itself; two of the others fill them, and the last is the
     # longest
     read -r first others <<<"$CI_SCENARIOS"
+    scenario "$first"
     # shellcheck disable=SC2086  # one word a scenario
-    before_it unit border nginx "scenario $first" \
-      "beside '$(printf 'scenario %s; ' ${others% *})' 'scenario ${others##* }'"
-    site
+    beside "$(printf 'scenario %s; ' ${others% *})" "scenario ${others##* }"
     # what CI runs also takes one of the other scenarios in turn, so that none stays unseen
     for turn in $([ -z "${CI:-}" ] || python -m tools.turn); do scenario "$turn"; done
     begin "all stages"
