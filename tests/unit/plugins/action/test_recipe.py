@@ -37,14 +37,14 @@ def test_list_show_check() -> None:
 @pytest.mark.parametrize(
     ("hosts", "topology", "kinds", "can", "cannot"),
     [
-        (["a"], "lan", {}, "gpt-oss-120b", "  qwen3.5-397b-a17b-nvfp4: does not fit: it is for 3 hosts"),
-        (["a", "b", "c"], "switch", {}, "qwen3.5-397b-a17b-nvfp4", "  glm-5.2-int4: does not fit: it is for 4 hosts"),
+        (["a"], "lan", {}, "gpt-oss-120b", "  qwen3.5-397b-a17b-nvfp4: it is for 3 hosts"),
+        (["a", "b", "c"], "switch", {}, "qwen3.5-397b-a17b-nvfp4", "  glm-5.2-int4: it is for 4 hosts"),
         (
             ["a", "b", "c", "d"],
             "lan",
             {"c": "thor", "d": "thor"},
             "nemotron-3-super-120b-a12b-nvfp4",
-            "  deepseek-v4.1-flash: does not fit: it is for 8 hosts",
+            "  deepseek-v4.1-flash: it is for 8 hosts",
         ),
     ],
 )
