@@ -176,7 +176,9 @@ def _judge(
         newest = progress.progress(lines, form=registry.engine_of(config).log)
         readiness.line = f"{readiness.state}: {newest.text or 'no line in the log yet'}"
         if not fresh:
-            readiness.line += "; the watchdog does not answer (journalctl -u sparkthor-watchdog)"
+            # no word at all is what the first seconds of a host look like, too
+            late = "does not answer" if state else "has said nothing yet"
+            readiness.line += f"; the watchdog {late} (journalctl -u sparkthor-watchdog)"
     if not unit.running or (current and not memory.get("served")):
         return
     socket = str(config.get("socket", ""))
