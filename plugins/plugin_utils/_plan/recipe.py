@@ -57,6 +57,10 @@ def names(folder: str = SHIPPED) -> list[str]:
     return sorted(name[:-4] for name in os.listdir(folder) if name.endswith(".yml"))
 
 
+#: what to set in place of a recipe's name, for a model on the hub of which no recipe is shipped
+MODEL_INSTEAD = "Set vllm_serve_model: {} and remove vllm_serve_recipe."
+
+
 def offered(asked: str = "", folder: str = SHIPPED, hosts: int = 0) -> list[str]:
     """Recipes to propose, for that many hosts: those of the lab's own models to nobody but who writes such a name."""
     proposed = [name for name in names(folder) if not name.startswith("tiny-") or asked.startswith("tiny")]
@@ -84,11 +88,8 @@ def load(
             path = os.path.join(base, path)
         if not os.path.exists(path) and re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+(?<!\.yml)(?<!\.yaml)", text):
             own = [known for known in names(folder) if _peek(folder, known).get("model") == text]
-            use = f"vllm_serve_recipe: {own[0]}, the recipe for it" if own else ""
-            use = use or f"vllm_serve_model: {text} and remove vllm_serve_recipe"
-            raise RecipeError(
-                f"vllm_serve_recipe={text!r} is the name of a model on the hub, not of a recipe. Set {use}."
-            )
+            use = f"Set vllm_serve_recipe: {own[0]}, the recipe for it." if own else MODEL_INSTEAD.format(text)
+            raise RecipeError(f"vllm_serve_recipe={text!r} is the name of a model on the hub, not of a recipe. {use}")
         original, stem = read(path, text), os.path.splitext(os.path.basename(path))[0]
         found = translated(original, text, stem, variant, hosts)
         try:

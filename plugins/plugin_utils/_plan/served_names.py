@@ -30,6 +30,14 @@ def _host_problems(recipe: Mapping[str, Any], hosts: int, place: str) -> list[Fi
     return [Finding("hosts", what, fix, where="vllm_serve_recipe", value=str(recipe["name"]))]
 
 
+def _said_of(variable: str, words: str, value: Any) -> str:
+    """What is wrong with a recipe, said of the variable that names it; with fewer hosts nothing but a recipe serves."""
+    if variable == "vllm_serve_recipe":
+        return words
+    instead = f"Write a recipe for it (docs/serving.md) and set {variable} to its path."
+    return words.replace(_recipe.MODEL_INSTEAD.format(value), instead).replace("vllm_serve_recipe", variable)
+
+
 def problems(variables: Mapping[str, Any], place: str, hosts: int) -> list[Finding | str]:
     """What is wrong with the names that a head's variables give; ``place`` is where a model is to be set, ``hosts``
     how many serve it.
@@ -54,7 +62,7 @@ def problems(variables: Mapping[str, Any], place: str, hosts: int) -> list[Findi
                 else:
                     _recipe.load(variables[name], base=base)  # for fewer hosts than these
             except (RecipeError, SizingError) as error:
-                findings.append(str(error).replace("vllm_serve_recipe=", f"{name}=", 1))
+                findings.append(_said_of(name, str(error), variables[name]))
     stored = [str(one.get("name")) for one in variables.get("model_store_models") or () if isinstance(one, Mapping)]
     if not recipe and str(model) in _recipe.names() and str(model) not in stored:
         what = "it is the name of a recipe, and no model is called so"

@@ -53,6 +53,15 @@ def test_no_model_named(given: dict[str, Any]) -> None:
             {"vllm_serve_recipe": "gpt-oss-120b", "vllm_serve_degraded_recipe": "llama-3.1-8"},
             "vllm_serve_degraded_recipe='llama-3.1-8' is unknown. Did you mean llama-3.1-8b",
         ),
+        (
+            {"vllm_serve_recipe": "gpt-oss-120b", "vllm_serve_degraded_recipe": "openai/gpt-oss-120b"},
+            "vllm_serve_degraded_recipe='openai/gpt-oss-120b' is the name of a model on the hub, not of a recipe. "
+            "Set vllm_serve_degraded_recipe: gpt-oss-120b, the recipe for it.",
+        ),
+        (
+            {"vllm_serve_recipe": "gpt-oss-120b", "vllm_serve_degraded_recipe": "someone/own-model"},
+            "not of a recipe. Write a recipe for it (docs/serving.md) and set vllm_serve_degraded_recipe to its path.",
+        ),
     ],
 )
 def test_a_name_that_is_none_is_told_with_what_was_meant(given: dict[str, Any], words: str) -> None:
