@@ -86,7 +86,12 @@ def attempt(
         err = f"no answer within {seconds:.0f} s (engine_trial: false leaves the model out)"
     reason = [line for line in (err or out).strip().splitlines() if line.strip()][-1:] or [f"exit status {status}"]
     what = "a tiny model does not run with it" if model else "it cannot be imported"
-    raise EngineError(f"The new engine was tried, and {what}: {reason[0][:400]}. The engine in use was left as it is.")
+    python = next((word for word in command if word.endswith("/bin/python")), "")
+    folder = python.removesuffix("/bin/python")
+    raise EngineError(
+        f"The new engine was tried, and {what}: {reason[0][:400]}. The engine in use was left as it is."
+        + (f" If its files may be damaged: remove {folder}, and the next run installs it anew." if python else "")
+    )
 
 
 def check(found: Mapping[str, Any], versions: Mapping[str, str], kind: str, nccl: str) -> None:

@@ -63,7 +63,16 @@ def test_where_memory_is_short_less_is_tried_and_that_is_said() -> None:
 def test_an_engine_that_does_not_come_up_is_refused_with_its_own_words(engine: Engine, words: str) -> None:
     with pytest.raises(EngineError, match=words) as caught:
         trial.attempt(["p"], False, 60, PLENTY, engine)
-    assert "The engine in use was left as it is" in str(caught.value)
+    assert str(caught.value).endswith("The engine in use was left as it is.")
+
+
+def test_an_environment_that_does_not_come_up_is_named() -> None:
+    """Files that a full disk damaged keep their sizes, so that nothing but their owner can say so."""
+    command = ["runuser", "-u", "sparkthor", "--", "/opt/sparkthor/venvs/4f2a.1/bin/python"]
+    with pytest.raises(
+        EngineError, match=r"damaged: remove /opt/sparkthor/venvs/4f2a\.1, and the next run installs it"
+    ):
+        trial.attempt(command, False, 60, PLENTY, Engine(1, "", "ImportError: bad magic number\n"))
 
 
 @pytest.mark.parametrize("said", ["{no json}", '{"a":' + "[" * 100_000 + "]" * 100_000 + "}"])
