@@ -92,7 +92,9 @@ def composed(text: str, path: str) -> tuple[yaml.Node | None, list[Finding]]:
         spaces = _spaces(lines[number]) if number < len(lines) else 0
         if number < len(lines) and above and above[-1] > spaces and spaces not in above:
             what = f"it begins with {spaces} spaces, as no line above it does"
-            return None, [_at(path, number + 1, what, f"begin it like the lines beside which it belongs; {_SPACES}")]
+            return None, [
+                _at(path, number + 1, what, f"give it as many spaces as the line of the same level above it; {_SPACES}")
+            ]
         return None, [_at(path, number + 1, f"it is no YAML ({error.problem})", f"correct it; {_SPACES}")]
     except yaml.YAMLError as error:
         return None, [Finding("inventory", f"it is no text ({error})", "write it anew as text", where=path)]
