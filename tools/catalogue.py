@@ -42,6 +42,16 @@ def _rows() -> list[tuple[int, dict[str, Any]]]:
     return found
 
 
+def _acknowledged(rows: list[tuple[int, dict[str, Any]]]) -> list[str]:
+    """What an inventory has to say beside the name of a recipe."""
+    needed = {row["name"]: ", ".join(row["acknowledge"]) for _number, row in rows if row["acknowledge"]}
+    return [
+        line
+        for name in sorted(needed)
+        for line in (f"`{name}` needs `vllm_serve_acknowledged: [{needed[name]}]` as well.", "")
+    ]
+
+
 def page() -> str:
     rows = _rows()
     lines = [
@@ -52,9 +62,8 @@ def page() -> str:
     for number, row in rows:
         cells = [f"`{row['name']}`", str(number), row["split"], *recipe_table.numbers(row)]
         lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", *_acknowledged(rows), "## Measured"]
     lines += [
-        "",
-        "## Measured",
         "",
         "| recipe | Sparks | tokens/s | prompt | engine | what else | date | source |",
         "|---|---|---|---|---|---|---|---|",

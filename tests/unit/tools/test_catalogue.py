@@ -26,6 +26,12 @@ def test_measured_numbers_stand_beside_planned_ones() -> None:
     assert text.count("[source](https://") == len(rows), "each is of a number of hosts that its recipe is planned for"
 
 
+def test_the_page_says_what_an_inventory_has_to_acknowledge() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert text.count("needs `vllm_serve_acknowledged: [") == 1
+    assert "`mimo-v2.6-flash-rl` needs `vllm_serve_acknowledged: [trust-remote-code]` as well." in text
+
+
 def test_recipes_draft_where_somebody_serves_the_model_so() -> None:
     drafting = {name: recipe.load(name) for name in recipe.names()}
     drafting = {name: data for name, data in drafting.items() if data["args"].get("speculative-config")}

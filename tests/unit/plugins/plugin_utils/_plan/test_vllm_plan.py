@@ -64,7 +64,12 @@ ONE = (
     *("nemotron-3-nano-30b-a3b-nvfp4", "nemotron-3.5-lightning-30b-a3b-nvfp4", "qwen3-reranker-8b"),
 )
 #: on two and four Sparks
-LARGE = ("deepseek-v4-flash", "minimax-m2.7-nvfp4", "qwen3-235b-a22b-nvfp4", "qwen3.8-flash-next-nvfp4")
+LARGE = (
+    *("deepseek-v4-flash", "minimax-m2.7-nvfp4", "qwen3-235b-a22b-nvfp4", "qwen3.8-flash-next-nvfp4"),
+    *("glm-5.3-flash-nvfp4", "mimo-v2.6-flash-rl"),
+)
+#: what an inventory has to say: the class that reads this model's config.json is its maker's alone
+ACKNOWLEDGED = {"mimo-v2.6-flash-rl": ["trust-remote-code"]}
 # each deployment that people run, on the inventory that is cabled for it
 DEPLOYMENTS = [
     ("qwen3.5-397b-a17b-nvfp4", "3spark", (1, 3)),
@@ -88,6 +93,10 @@ DEPLOYMENTS = [
 ]
 
 
+def said(recipe: str) -> dict[str, Any]:
+    return {"acknowledged": ACKNOWLEDGED.get(recipe, [])}
+
+
 def deployed(recipe: str, inventory: Inventory, **options: Any) -> dict[str, Any]:
     return resolve(
         recipe,
@@ -95,6 +104,7 @@ def deployed(recipe: str, inventory: Inventory, **options: Any) -> dict[str, Any
         topology=inventory.topology,
         kinds=inventory.kinds,
         memory_bytes=inventory.memory,
+        overrides=said(recipe),
         **options,
     )
 
@@ -221,7 +231,7 @@ def test_answers_are_asked_where_they_can_be_known() -> None:
     def asked(name: str) -> bool:
         data = load(name)
         hosts = [f"h{number}" for number in range(host_counts(data)[0])]
-        return bool(resolve(data, hosts, topology=(data["topologies"] or ["lan"])[0])["answers"])
+        return bool(resolve(data, hosts, topology=(data["topologies"] or ["lan"])[0], overrides=said(name))["answers"])
 
     assert {name for name in _recipe.names() if not asked(name)} == {"tiny-qwen3", *NO_CONFIG}
 
@@ -264,7 +274,7 @@ def test_each_recipe_is_valid_for_every_version_it_allows(name: str) -> None:
             with pytest.raises(RecipeError, match="needs vLLM"):
                 resolve(data, hosts, topology=data["topologies"][0], version=version)
             continue
-        plan = resolve(data, hosts, topology=data["topologies"][0], version=version)
+        plan = resolve(data, hosts, topology=data["topologies"][0], version=version, overrides=said(name))
         assert plan["options_checked"] == version
         assert plan["warnings"] == []
         checked.append(version)
@@ -274,11 +284,18 @@ def test_each_recipe_is_valid_for_every_version_it_allows(name: str) -> None:
 @pytest.mark.parametrize("name", _recipe.names())
 def test_no_recipe_brings_what_older_guides_did(name: str) -> None:
     data = load(name)
-    assert not {"swap-space", "trust-remote-code", "quantization", "enforce-eager"} & set(data["args"])
+    older = {"swap-space", "trust-remote-code", "quantization", "enforce-eager"}
+    assert sorted(older & set(data["args"])) == ACKNOWLEDGED.get(name, [])
     # 0.90 is the edge, for weights that fill four Sparks
     edge = 0.9 if name in ("glm-5.2-int4", "deepseek-v3-671b-awq") else 0.85
     assert float(data["args"].get("gpu-memory-utilization", 0.85)) <= edge
     assert "acknowledged" not in data
+
+
+@pytest.mark.parametrize("name", ACKNOWLEDGED)
+def test_a_recipe_whose_model_runs_code_stops_unless_the_inventory_says_so(name: str) -> None:
+    with pytest.raises(RecipeError, match=r"vllm_serve_acknowledged: \[trust-remote-code\]"):
+        resolve(name, ["a", "b"], topology="direct")
 
 
 #: the published config of a recipe's model, where it does not have the recipe's name
@@ -304,6 +321,7 @@ PUBLISHED = {
     "minimax-m2.7-nvfp4": "minimax-m2.7",
     "qwen3-235b-a22b-nvfp4": "qwen3-235b-a22b",
     "glm-5.2-int4": "glm-5.2",
+    "glm-5.3-flash-nvfp4": "glm-5.3-flash",
     "deepseek-v3-671b-awq": "deepseek-v3",
     # that of 3.7 is not at hand; with this one the plan meets its measured starts
     "step-3.7-flash-nvfp4": "step-3.5-flash",
@@ -329,8 +347,8 @@ def test_the_recipes_shape_is_the_models(name: str) -> None:
     if name in REQUANTIZED:
         config["quantization_config"] = data["config"]["quantization_config"]
     hosts = [f"h{number}" for number in range(host_counts(data)[0])]
-    own = resolve(data, hosts, topology=data["topologies"][0])["memory"]
-    disk = resolve(data, hosts, topology=data["topologies"][0], config=config)["memory"]
+    own = resolve(data, hosts, topology=data["topologies"][0], overrides=said(name))["memory"]
+    disk = resolve(data, hosts, topology=data["topologies"][0], config=config, overrides=said(name))["memory"]
     assert own == disk
 
 
