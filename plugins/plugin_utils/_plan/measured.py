@@ -48,10 +48,12 @@ def _problem_of(row: Any) -> tuple[str, str] | None:
 
 
 def on(rows: Sequence[Mapping[str, Any]], hosts: int) -> list[Mapping[str, Any]]:
-    """Rows of so many hosts: fewer streams first, of equal ones the fastest."""
-    return sorted(
-        (row for row in rows if row["hosts"] == hosts), key=lambda row: (row["streams"], -row["tokens_per_second"])
-    )
+    """Rows of so many hosts: fewer streams first, of equal ones those of the recipe's own weights, then the fastest."""
+
+    def place(row: Mapping[str, Any]) -> tuple[int, bool, float]:
+        return row["streams"], bool(row.get("weights")), -row["tokens_per_second"]
+
+    return sorted((row for row in rows if row["hosts"] == hosts), key=place)
 
 
 def speed(row: Mapping[str, Any]) -> str:

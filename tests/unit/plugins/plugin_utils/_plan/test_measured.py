@@ -56,7 +56,8 @@ def test_rows_are_a_list_of_dictionaries() -> None:
 
 def test_rows_of_as_many_hosts_with_the_fewest_streams_first() -> None:
     many, slow, other = {**ROW, "streams": 8}, {**ROW, "tokens_per_second": 30}, {**ROW, "hosts": 1}
-    assert measured.on([many, slow, other, ROW], 2) == [ROW, slow, many]
+    foreign = {**ROW, "tokens_per_second": 90, "weights": "someone/other-weights"}
+    assert measured.on([many, foreign, slow, other, ROW], 2) == [ROW, slow, foreign, many]
     assert (measured.speed(ROW), measured.speed(many)) == ("40.5", "40.5 of 8 streams")
 
 
