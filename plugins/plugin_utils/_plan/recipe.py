@@ -51,14 +51,12 @@ _KINDS = {"replicas": "replicas", "data-parallel-size": "replicas", "hosts": "sp
 DEFAULT_UTILIZATION = 0.85
 #: how a warning begins of an argument that an image of others may have
 UNKNOWN_HERE = "Unknown here:"
+#: what to set in place of a recipe's name, for a model on the hub of which no recipe is shipped
+MODEL_INSTEAD = "Set vllm_serve_model: {} and remove vllm_serve_recipe."
 
 
 def names(folder: str = SHIPPED) -> list[str]:
     return sorted(name[:-4] for name in os.listdir(folder) if name.endswith(".yml"))
-
-
-#: what to set in place of a recipe's name, for a model on the hub of which no recipe is shipped
-MODEL_INSTEAD = "Set vllm_serve_model: {} and remove vllm_serve_recipe."
 
 
 def offered(asked: str = "", folder: str = SHIPPED, hosts: int = 0) -> list[str]:
