@@ -10,6 +10,7 @@ What the trial takes is small, and its processes are the first that the kernel e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,8 @@ IMPORT_BYTES = 3 << 30
 MODEL_BYTES = 8 << 30
 
 CONTAINER = "sparkthor-trial"
+#: Python of an environment of the role's, whose folder is named by its digest and a number
+_ENVIRONMENT = r"(/.+/[0-9a-f]{16}\.\d+)/bin/python"
 
 #: by the engine's name
 PROGRAMS: Mapping[str, str] = {VLLM.name: vllm_trial.PROGRAM, SGLANG.name: sglang_trial.PROGRAM}
@@ -86,11 +89,11 @@ def attempt(
         err = f"no answer within {seconds:.0f} s (engine_trial: false leaves the model out)"
     reason = [line for line in (err or out).strip().splitlines() if line.strip()][-1:] or [f"exit status {status}"]
     what = "a tiny model does not run with it" if model else "it cannot be imported"
-    python = next((word for word in command if word.endswith("/bin/python")), "")
-    folder = python.removesuffix("/bin/python")
+    # nothing but an environment of ours is ever named for removal
+    ours = re.fullmatch(_ENVIRONMENT, command[-1])
     raise EngineError(
         f"The new engine was tried, and {what}: {reason[0][:400]}. The engine in use was left as it is."
-        + (f" If its files may be damaged: remove {folder}, and the next run installs it anew." if python else "")
+        + (f" If its files may be damaged: remove {ours[1]}, and the next run installs it anew." if ours else "")
     )
 
 

@@ -68,11 +68,18 @@ def test_an_engine_that_does_not_come_up_is_refused_with_its_own_words(engine: E
 
 def test_an_environment_that_does_not_come_up_is_named() -> None:
     """Files that a full disk damaged keep their sizes, so that nothing but their owner can say so."""
-    command = ["runuser", "-u", "sparkthor", "--", "/opt/sparkthor/venvs/4f2a.1/bin/python"]
+    command = ["runuser", "-u", "sparkthor", "--", "/opt/sparkthor/venvs/24a32b28e00aab18.0/bin/python"]
     with pytest.raises(
-        EngineError, match=r"damaged: remove /opt/sparkthor/venvs/4f2a\.1, and the next run installs it"
+        EngineError, match=r"damaged: remove /opt/sparkthor/venvs/24a32b28e00aab18\.0, and the next run installs it"
     ):
         trial.attempt(command, False, 60, PLENTY, Engine(1, "", "ImportError: bad magic number\n"))
+
+
+@pytest.mark.parametrize("python", ["/usr/bin/python", "/opt/venv/bin/python", "python3"])
+def test_nothing_but_an_environment_of_ours_is_named_for_removal(python: str) -> None:
+    with pytest.raises(EngineError) as caught:
+        trial.attempt(["runuser", "-u", "sparkthor", "--", python], False, 60, PLENTY, Engine(1, "", "ImportError\n"))
+    assert "remove" not in str(caught.value)
 
 
 @pytest.mark.parametrize("said", ["{no json}", '{"a":' + "[" * 100_000 + "]" * 100_000 + "}"])
