@@ -60,6 +60,15 @@ def folder_of(model: str, declared: Iterable[Mapping[str, Any]]) -> str:
     return ""
 
 
+def require_folder(model: str, folder: str, declared: Iterable[Mapping[str, Any]]) -> None:
+    """Raises SizingError, of the variable that names it, where the folder of :func:`folder_of` is not there."""
+    if not os.path.isdir(folder):
+        stored = any(entry.get("name") == last(model) for entry in declared)
+        fix = "Put the model there, or name a repository of a hub instead."
+        variable = "model_store_models" if stored else "vllm_serve_model"
+        raise SizingError(variable, folder, "is not a folder of the controller", fix)
+
+
 def gguf_file(model: str, folder: str, declared: Iterable[Mapping[str, Any]]) -> str:
     """The first file of the model in GGUF that :func:`folder_of` has found, by its pattern where it has one.
 

@@ -354,6 +354,7 @@ def model_on_controller(
         if _SAFETENSORS not in engine.can.formats:
             file = model_source.gguf_file(str(name), path, first.get("model_store_models") or [])
             return {llama_cpp.HEADER: file}, None, ""
+        model_source.require_folder(str(name), path, first.get("model_store_models") or [])
         config, tensors = read_model_folder(path)
         remark = index_remark(path)
     except OSError as error:
@@ -570,7 +571,8 @@ def plan_whole(
         words = str(error)
         variable = "vllm_serve_recipe" if variables.get("vllm_serve_recipe") else "vllm_serve_model"
         # a message may name a variable itself, and then it is the right one
-        raise ServingError(words if words.startswith("vllm_serve_") else f"{variable}: {words}") from error
+        named = words.startswith(("vllm_serve_", "model_store_"))
+        raise ServingError(words if named else f"{variable}: {words}") from error
     try:
         degraded = plan_degraded(first, cluster, nodes, base, serving)
     except (RecipeError, SizingError) as error:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 import urllib.request
 from typing import Any
 
@@ -44,7 +46,8 @@ class Site:
         shutil.copytree(self.inventory, self.machines)
 
     def create(self) -> Lab:
-        """The lab, with what is missing of it."""
+        """The lab, with what is missing of it, and the wheels and the model that its hosts get."""
+        subprocess.run([sys.executable, "lab/engine/prepare.py"], cwd=TOP, check=True)
         return Lab.create([self.machines], home=TOP / ".lab", name=self.name, subnet=self.subnet)
 
     def cable(self) -> None:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import SAFETENSORS_FIX
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub_card, models
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import Record
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import model_source
@@ -64,3 +66,18 @@ def test_the_plan_reads_the_folder_that_is_copied(tmp_path: Path, monkeypatch: p
     assert models.declare(given, fetch=False).folders["m"][0] == str(tmp_path / "here/m")
     sizes = hub_card.models_of(given, Record(None)).sizes
     assert sizes["m"] == sum(path.stat().st_size for path in (tmp_path / "here/m").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("first", "variable"),
+    [
+        ({"vllm_serve_model": "m", "model_store_models": [{"name": "m", "source": "/lost/m"}]}, "model_store_models"),
+        ({"vllm_serve_model": "./lost/m"}, "vllm_serve_model"),
+    ],
+)
+def test_a_folder_that_is_not_there_is_said_of_the_variable_that_names_it(
+    first: dict[str, Any], variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SizingError, match=rf"\A{variable}='[^']*/lost/m': is not a folder of the controller\."):
+        serving.model_on_controller({"model": first["vllm_serve_model"]}, first, "/")
