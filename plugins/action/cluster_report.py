@@ -41,6 +41,8 @@ class ActionModule(ClusterAction):
             self.tell(text)
         if arguments["path"]:
             results.save(arguments["path"], status, "status_output_file")
+        if arguments["format"] != "none" and not any(host["reachable"] for host in status["hosts"].values()):
+            raise AnsibleActionFail("No host could be read; of each the lines above say why, and the fix.")
         # the screen has been shown; a callback would print the whole document once more
         return {**result, "_ansible_verbose_override": True}
 

@@ -14,7 +14,8 @@ author:
 description:
   - Runs on the controller, once for all hosts. Puts what M(sparkthor.cluster.node_info) read beside the plan that
     the inventory means, and shows the result.
-  - A host that did not answer, and a plan that cannot be made, are part of what is shown and not errors.
+  - A host that did not answer, and a plan that cannot be made, are part of what is shown and not errors. Once it is
+    shown, the task fails if no host at all could be read.
   - The HTML page draws the topology from the live links, the memory budget of each host, the results of verify with
     their history, what the doctor found, and versions. It needs nothing but itself, follows the reader's light or dark
     scheme, and can be printed.

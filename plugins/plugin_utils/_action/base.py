@@ -55,6 +55,16 @@ class Action(ActionBase):  # type: ignore[misc]  # ansible-core ships no types: 
     #: keys of the result that :meth:`act` alone sets, because later tasks do on the controller what they say
     OWN: ClassVar[frozenset[str]] = frozenset()
 
+    @classmethod
+    def finalize_task_arg(cls, name: str, value: Any, templar: Any, context: Any) -> Any:
+        """An argument as the task gets it: of a task that preflight has answered nobody reads it.
+
+        Ansible calls this hook experimental. A release that does not ask it templates arguments for nothing.
+        """
+        if compared.answer(cls.__module__.rpartition(".")[2], templar.available_variables) is not None:
+            return None
+        return super().finalize_task_arg(name, value, templar, context)
+
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         try:
             result = self._run(tmp, task_vars)

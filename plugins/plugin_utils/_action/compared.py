@@ -20,6 +20,8 @@ COMPARED = frozenset(
 )
 #: by module, what later tasks of its role read of a result that says that nothing has to be done
 _RESULTS: Mapping[str, Mapping[str, Any]] = {
+    # an engine is compared where its wheels are on the controller, and are those of the lock
+    "engine_prepare": {},
     "netplan_apply": {"needs_change": False, "verified": True},
     "ray_info": {"healthy": True, "missing": []},
     "vllm_service": {"ready": True},

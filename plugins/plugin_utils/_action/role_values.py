@@ -30,7 +30,7 @@ def own_variables(roles: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for part in ("defaults", "vars"):
         for path in sorted(roles.glob(f"*/{part}/main.yml")):
-            found.update(loader.load_from_file(str(path), trusted_as_template=True) or {})
+            found.update(loader.load_from_file(str(path), unsafe=True, trusted_as_template=True) or {})
     return found
 
 

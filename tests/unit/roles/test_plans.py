@@ -111,8 +111,7 @@ def test_a_model_outside_of_the_store_is_planned_by_all_that_decides_sizes() -> 
 
 
 def test_the_check_uses_it() -> None:
-    tasks = yaml.safe_load((ROLE / "tasks" / "check.yml").read_text())
-    [task] = [task for task in tasks if "sparkthor.cluster.memory_plan" in task]
+    task = yaml.safe_load((ROLE / "tasks" / "memory.yml").read_text())[0]
     assert task["sparkthor.cluster.memory_plan"] == "{{ __vllm_serve_sizing }}"
 
 
@@ -128,7 +127,7 @@ def test_the_check_uses_it() -> None:
     ],
 )
 def test_an_engine_s_own_program_is_asked_where_the_engine_lies(python: list[str], environment: str) -> None:
-    tasks = yaml.safe_load((ROLE / "tasks" / "check.yml").read_text())
+    tasks = yaml.safe_load((ROLE / "tasks" / "trials.yml").read_text())
     [asks] = [task for task in tasks if task.get("loop") == "{{ __vllm_serve_plan.trials }}"]
     words = ["systemd-run", "--", "/usr/bin/env", "A=1", "/opt/sparkthor/venv/bin/llama-server", "--model", "/m/a.gguf"]
     templar = variables(vllm_serve_model="/srv/mine")

@@ -36,6 +36,14 @@ def test_each_form_is_shown_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert screen(monkeypatch, format="none")[1] == []
 
 
+def test_a_report_about_nobody_fails_once_it_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(STATUS, "hosts", {"a": {"reachable": False}})
+    with pytest.raises(AnsibleActionFail, match="No host could be read"):
+        screen(monkeypatch, path=str(tmp_path / "status.json"))
+    assert json.loads((tmp_path / "status.json").read_text(encoding="utf-8")) == STATUS
+    assert screen(monkeypatch, format="none")[0]["status"] == STATUS
+
+
 def test_the_status_goes_into_a_file_as_well(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     screen(monkeypatch, path=str(tmp_path / "status.json"))
     assert json.loads((tmp_path / "status.json").read_text(encoding="utf-8")) == STATUS
