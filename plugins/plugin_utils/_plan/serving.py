@@ -571,8 +571,8 @@ def plan_whole(
         words = str(error)
         variable = "vllm_serve_recipe" if variables.get("vllm_serve_recipe") else "vllm_serve_model"
         # a message may name a variable itself, and then it is the right one
-        names_one = words.startswith(("vllm_serve_", "model_store_"))
-        raise ServingError(words if names_one else f"{variable}: {words}") from error
+        names_its_own = words.startswith(("vllm_serve_", "model_store_"))
+        raise ServingError(words if names_its_own else f"{variable}: {words}") from error
     try:
         degraded = plan_degraded(first, cluster, nodes, base, serving)
     except (RecipeError, SizingError) as error:
