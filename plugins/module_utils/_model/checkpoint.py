@@ -154,7 +154,8 @@ def weight_map_files(index_path: str) -> set[str]:
 def read_model_folder(path: str) -> tuple[dict[str, Any], dict[str, int]]:
     """(config, tensors) of a local model folder; half a set of safetensors is an error that names what lacks."""
     if not os.path.isdir(path):
-        raise SizingError("model_path", path, "is not a folder on this host", "Let model_store place the model first.")
+        fix = "Place the model there on every host, or name one of model_store_models."
+        raise SizingError("model_path", path, "is not a folder on this host", fix)
     config = read_config(path)
     tensors: dict[str, int] = {}
     for name in _weight_files(path):

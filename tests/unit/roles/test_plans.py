@@ -116,6 +116,30 @@ def test_the_check_uses_it() -> None:
 
 
 @pytest.mark.parametrize(
+    ("answer", "failing", "words"),
+    [
+        ({"failed": True, "msg": "model_path='/srv/mine': is not a folder"}, 0, "vllm_serve_model, of its recipe"),
+        (
+            {"plan": {"verdict": "does_not_fit", "reasons": ["Too big."], "suggestions": []}},
+            1,
+            "/srv/mine does not fit",
+        ),
+        ({"plan": {"verdict": "fits"}}, None, ""),
+    ],
+)
+def test_what_cannot_be_planned_or_does_not_fit_stops(answer: dict[str, Any], failing: int | None, words: str) -> None:
+    templar = variables(vllm_serve_model="/srv/mine")
+    templar.available_variables = {**templar.available_variables, "__vllm_serve_sizes": answer}
+    tasks = yaml.safe_load((ROLE / "tasks" / "memory.yml").read_text())[1:]
+    checks = [task["ansible.builtin.assert"] for task in tasks]
+    for check in checks[:failing]:
+        assert templar.template(trust_as_template(f"{{{{ {check['that']} }}}}")) is True
+    if failing is not None:
+        assert templar.template(trust_as_template(f"{{{{ {checks[failing]['that']} }}}}")) is False
+        assert words in templar.template(trust_as_template(checks[failing]["fail_msg"]))
+
+
+@pytest.mark.parametrize(
     ("python", "environment"),
     [
         ([], "/opt/sparkthor/venv"),

@@ -96,6 +96,15 @@ def test_a_bad_folder_fails_with_the_fix(capsys: pytest.CaptureFixture[str], tmp
     assert result["fix"]
 
 
+def test_a_folder_that_is_not_there_is_told_with_the_fix(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, result = run(capsys, model_path=str(tmp_path / "none"))
+    assert code == 1
+    assert result["msg"] == (
+        f"model_path='{tmp_path}/none': is not a folder on this host. "
+        "Place the model there on every host, or name one of model_store_models."
+    )
+
+
 def test_meminfo_without_a_total(tmp_path: Path) -> None:
     (tmp_path / "meminfo").write_text("MemFree: 1 kB\n")
     with pytest.raises(SizingError, match="memory_bytes"):
