@@ -168,30 +168,6 @@ def test_the_units_are_those_of_the_engine_that_is_named(tmp_path):
         assert 'RAY_X="{\\"a\\": \\"\\$b \\\\n\\`\\"}"' in given, given
 
 
-HARDWARE = sorted(path.name for path in (TOP / "inventories").glob("[1-9]*"))
-
-
-@pytest.mark.parametrize("runtime", ["container", "venv"])
-@pytest.mark.parametrize("name", HARDWARE)
-def test_every_inventory_has_units_for_either_engine(tmp_path, name, runtime):
-    # one image for all hosts, whatever their kinds are; a recipe's own is for Sparks
-    settings = {"engine_runtime": runtime, **({"engine_image": "reg.io/vllm:1.0"} if runtime == "container" else {})}
-    done = render(tmp_path, TOP / "inventories" / name, "-e", json.dumps(settings))
-    assert done.returncode == 0, done.stdout + done.stderr
-    hosts = sorted(path.name for path in tmp_path.iterdir() if path.is_dir())
-    assert len(hosts) == sum(int(digit) for digit in name if digit.isdigit())
-    units = [path.read_text() for path in tmp_path.glob("*/etc/systemd/system/sparkthor-ray.service")]
-    units += [path.read_text() for path in tmp_path.glob("*/etc/systemd/system/sparkthor-vllm.service")]
-    # without Ray the rank's own program starts the engine, as the group's file says
-    files = tmp_path.glob("*/etc/sparkthor/group.json")
-    groups = [" ".join(json.loads(path.read_text())["command"]) for path in files]
-    units = groups or units
-    assert len(units) > len(hosts) // 2
-    for unit in units:
-        assert ("sparkthor_host container run" in unit) is (runtime == "container")
-        assert ("/opt/sparkthor/venv/bin/" in unit) is (runtime == "venv")
-
-
 def test_each_of_many_hosts_has_its_own(tmp_path):
     names = [f"spark-{number:02d}" for number in range(1, 9)]
     wide = {
