@@ -122,9 +122,9 @@ case ${1:-all} in
     mkdir -p "$SPARKTHOR_RESULTS"
     # ansible-test runs one test after the other, and pylint takes as long as all others together
     beside "lint; docs" "sanity --test pylint" "sanity --skip-test pylint"
-    unit
+    # the browser waits half of its time
+    beside "unit" "nginx"
     border
-    nginx
     # the first one serves a model and needs the cores for itself; two of the others fill them, and the last is the
     # longest
     read -r first others <<<"$CI_SCENARIOS"

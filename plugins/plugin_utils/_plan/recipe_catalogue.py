@@ -227,12 +227,7 @@ def runs(
     rows = check(folder, hosts=hosts, topology=topology, kinds=kinds, version=version, folder=folder)
     offered = {os.path.join(folder, f"{name}.yml") for name in _recipe.offered(folder=folder)}
     rows = [row for row in rows if row["recipe"] in offered]
-    return sorted(rows, key=lambda row: (row["verdict"] == REFUSED, -planned_speed(row)))
-
-
-def planned_speed(row: Mapping[str, Any]) -> float:
-    """Tokens/s of one stream, as planned at least; 0 where none are."""
-    return float((row.get("tokens_per_second") or [0])[0])
+    return sorted(rows, key=lambda row: (row["verdict"] == REFUSED, -row_speed(row)))
 
 
 def parts(
@@ -255,7 +250,7 @@ def parts(
                 {**_row(os.path.join(folder, f"{name}.yml"), "", cluster), "part": part}
                 for name in _recipe.offered(folder=folder, hosts=number)
             ]
-            rows += sorted((row for row in found if row["verdict"] != REFUSED), key=lambda row: -planned_speed(row))
+            rows += sorted((row for row in found if row["verdict"] != REFUSED), key=lambda row: -row_speed(row))
     return rows
 
 
@@ -325,13 +320,19 @@ def chosen_lines(
 
 def row_speed(row: Mapping[str, Any]) -> float:
     """Tokens/s of one stream, by which recipes are ranked: measured with these weights, else as planned at least."""
-    seen = [one["tokens_per_second"] for one in row["measured"] if one["streams"] == 1 and not one.get("weights")]
-    return float(max(seen, default=0) or planned_speed(row))
+    measured_here = row.get("measured") or ()
+    seen = [one["tokens_per_second"] for one in measured_here if one["streams"] == 1 and not one.get("weights")]
+    return float(max(seen, default=0) or _planned_speed(row))
+
+
+def _planned_speed(row: Mapping[str, Any]) -> float:
+    """Tokens/s of one stream, as planned at least; 0 where none are."""
+    return float((row.get("tokens_per_second") or [0])[0])
 
 
 def _speed_words(row: Mapping[str, Any]) -> str:
     number = row_speed(row)
-    same = number == planned_speed(row)
+    same = number == _planned_speed(row)
     return outlook.words(row["tokens_per_second"]) if same else f"measured by others {number:g}"
 
 

@@ -36,7 +36,7 @@ _EXPLAINED = (
     "LONGEST REQUEST: tokens of question and answer together. AT ONCE: how many of that length "
     "fit; of shorter ones more.",
     "TOKENS/S: planned, for one request alone that writes prose; a recipe with a drafter writes code faster. MEASURED: "
-    "tokens/s by others.",
+    "tokens/s by others. The fastest stand first: as measured with the same weights, else as planned.",
 )
 _CHOOSE = "To choose {}, write in group_vars/cluster.yml of the inventory: vllm_serve_recipe: {}"
 

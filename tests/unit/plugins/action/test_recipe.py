@@ -12,6 +12,7 @@ from unittest.mock import MagicMock
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action.recipe import ActionModule
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe_catalogue
 
 
 def run(check_mode: bool = False, **args: Any) -> tuple[dict[str, Any], list[str]]:
@@ -62,9 +63,16 @@ def test_what_hosts_can_run_the_fastest_first(
     assert all(any(line.startswith(f"{row['name']} ") for line in lines[1:below]) for row in [*able, *result["parts"]])
     assert bool(result["parts"]) is (len(hosts) > 1)
     assert all(row["bytes"] > 1e8 and row["requests"] >= 1 for row in able)
-    speeds = [row["tokens_per_second"][0] for row in able if row["tokens_per_second"]]
+    speeds = [recipe_catalogue.row_speed(row) for row in able]
     assert speeds == sorted(speeds, reverse=True)
-    assert speeds
+    assert speeds[0] > 0
+
+
+def test_what_others_measured_goes_before_what_is_planned() -> None:
+    rows = {row["name"]: row for row in run(hosts=["a"], topology="lan", kinds={})[0]["rows"]}
+    measured, planned = rows["qwen3-coder-next-int4"], rows["nemotron-3-nano-30b-a3b-nvfp4"]
+    assert measured["tokens_per_second"][0] < planned["tokens_per_second"][0]
+    assert list(rows).index(measured["name"]) < list(rows).index(planned["name"])
 
 
 def test_export(tmp_path: Path) -> None:
