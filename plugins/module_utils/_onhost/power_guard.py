@@ -86,8 +86,9 @@ class PowerGuard:
         long = [host for host, since in self.away.items() if host in seen and now - since >= self.after]
         if not long:
             return [], []
-        if len(seen) > 1 and len(long) == len(seen):
-            return [], [f"all of {', '.join(long)} are away: that is a network or a fuse, no power is switched"]
+        # also one that went a moment later than the others
+        if len(seen) > 1 and all(host in self.away for host in seen):
+            return [], [f"all of {', '.join(seen)} are away: that is a network or a fuse, no power is switched"]
         again = [host for host in long if host in self.switched]
         said = [f"{host} is still away after its power was switched once: a person has to see to it" for host in again]
         return [host for host in long if host not in self.switched], said
@@ -120,6 +121,8 @@ class PowerService:
         self.lock = lock
         self.guard = PowerGuard(float(config["after"]), files.read_json(memory_path))
         self.said: list[str] = []
+        #: what could not be kept, as it was said last
+        self.complaint = ""
 
     def quiet(self) -> bool:
         """Whether a person or a playbook works on the cluster."""
@@ -145,18 +148,23 @@ class PowerService:
         return done
 
     def _remember(self) -> bool:
+        complaint = ""
         try:
             serving.write_file(self.memory_path, json.dumps(self.guard.dump()) + "\n", 0o600)
         except OSError as error:
-            self.say(f"{self.memory_path} cannot be written: {error.strerror}")
-            return False
-        return True
+            complaint = f"{self.memory_path} cannot be written: {error.strerror}"
+        # a disk that stays full is said once, and not each round
+        if complaint and complaint != self.complaint:
+            self.say(f"{complaint}; no power is switched until it can")
+        self.complaint = complaint
+        return not complaint
 
     def _switch(self, host: str) -> bool:
         # on record before the act: a guard that dies in it must not begin again
         self.guard.switched[host] = time.time()
         if not self._remember():
-            self.say(f"the power of {host} is not switched: what was done could not be kept")
+            # nothing was done: the next round tries again
+            del self.guard.switched[host]
             return False
         self.say(f"{host} has not answered for {self.guard.after:.0f} s: its power is switched, once")
         for number, command in enumerate(self.hosts[host]["commands"]):

@@ -103,6 +103,16 @@ def test_a_network_that_is_away_is_no_host(world: World) -> None:
     assert any("a network or a fuse" in line for line in world.said)
 
 
+def test_neither_is_one_that_takes_the_hosts_away_one_after_the_other(world: World) -> None:
+    first, *others = world.here
+    world.here[first] = False
+    world.pass_time(60)
+    world.here.update(dict.fromkeys(others, False))
+    world.pass_time(5000)
+    assert world.asked == []
+    assert any("a network or a fuse" in line for line in world.said)
+
+
 def test_nobody_is_switched_off_while_somebody_works_on_the_cluster(world: World, tmp_path: Path) -> None:
     world.here["10.0.0.2"] = False
     (tmp_path / "maintenance").write_text("update\n")
@@ -139,7 +149,11 @@ def test_what_cannot_be_kept_is_not_done(world: World, tmp_path: Path) -> None:
     world.here["10.0.0.2"] = False
     world.pass_time(1100)
     assert world.asked == []
-    assert any("could not be kept" in line for line in world.said)
+    assert sum("cannot be written" in line for line in world.said) == 1
+    # there is room again
+    world.guard.memory_path = str(tmp_path / "switched.json")
+    world.pass_time(100)
+    assert world.asked == ["off b", "on b"]
 
 
 def test_a_kernel_that_refuses_is_there() -> None:
