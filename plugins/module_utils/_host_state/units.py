@@ -59,7 +59,8 @@ class UnitManager:
         self.to_stop: list[UnitSpec] = []
         self.verbs: list[tuple[UnitSpec, str]] = []
         self.restarts: list[UnitSpec] = []
-        self.deferred_restarts: list[UnitSpec] = []
+        #: restarts and reloads that a later call has to do
+        self.deferred: list[tuple[UnitSpec, str]] = []
         for unit in self.units:
             if unit.defer:
                 self._defer(unit)
@@ -98,8 +99,8 @@ class UnitManager:
         if before != [len(found) for found in lists]:
             verb = next((verb for one, verb in self.verbs if one is unit), "")
             self.changes.result.deferred_units[unit.name] = verb or ("stop" if unit in self.to_stop else "enable")
-            if verb == "restart":
-                self.deferred_restarts.append(unit)
+            if verb:
+                self.deferred.append((unit, verb))
         for found, length in zip(lists, before, strict=True):
             del found[length:]
 
@@ -168,7 +169,7 @@ class UnitManager:
                 self.to_stop.append(unit)
             return
         stale = running and (
-            self._touched(unit.restart_on, unit.name)
+            self._touched(unit.restart_on, _owed(unit, "restart"))
             or self._runs_with_other_environment(unit)
             or (active == "active" and self._runs_from_elsewhere(unit))
         )
@@ -179,7 +180,7 @@ class UnitManager:
                 self._verb(unit, "start")
         elif unit.state == "reloaded":
             self._verb(unit, "reload" if running else "start")
-        elif running and self._touched(unit.reload_on):
+        elif running and self._touched(unit.reload_on, _owed(unit, "reload")):
             self._verb(unit, "reload")
 
     def _runs_with_other_environment(self, unit: UnitSpec) -> bool:
@@ -223,9 +224,9 @@ class UnitManager:
         if verb == "restart":
             self.restarts.append(unit)
 
-    def _touched(self, watched: list[str], pending_for: str = "") -> bool:
-        """A restart that an interrupted run still owes counts as well."""
-        if watched and pending_for and os.path.exists(self.changes.host.at(f"{PENDING}/{pending_for}")):
+    def _touched(self, watched: list[str], owed: str) -> bool:
+        """A restart or reload that an interrupted run still owes counts as well."""
+        if watched and os.path.exists(self.changes.host.at(f"{PENDING}/{owed}")):
             return True
         return any(
             path == watch or path.startswith(watch.rstrip("/") + "/")
@@ -262,14 +263,14 @@ class UnitManager:
         result.daemon_reloaded = self.need_reload
 
     def remember_pending(self) -> None:
-        """Should this run die between a file and the restart it asks for, the next one must still restart."""
-        owed = [*self.restarts, *self.deferred_restarts]
+        """Should this run die between a file and the restart or reload it asks for, the next one must still do it."""
+        owed = [_owed(unit, verb) for unit, verb in (*self.verbs, *self.deferred) if verb in ("restart", "reload")]
         if not owed:
             return
         folder = self.changes.host.at(PENDING)
         os.makedirs(folder, mode=0o755, exist_ok=True)
-        for unit in owed:
-            with open(os.path.join(folder, unit.name), "w", encoding="ascii"):
+        for name in owed:
+            with open(os.path.join(folder, name), "w", encoding="ascii"):
                 pass
 
     def leave(self) -> None:
@@ -317,16 +318,21 @@ class UnitManager:
                 # A unit that hit its start limit would refuse to start
                 self.changes.must(["systemctl", "reset-failed", "--", unit.name], unit.name)
             self._systemctl(verb, unit)
-        # a start has read the files as well as a restart has, and what stands still owes nothing
-        for unit in [*(unit for unit, verb in self.verbs if verb in ("start", "restart")), *self.to_stop]:
-            pending = self.changes.host.at(f"{PENDING}/{unit.name}")
-            if os.path.exists(pending):
-                os.unlink(pending)
+            self._settle(unit, verb)
+        for unit in self.to_stop:
+            self._settle(unit, "stop")
         if not self.units:
             return
         shown = self._show() if acted or self.need_reload else self.before
         for unit in self.units:
             self.changes.result.units[unit.name] = _summary(shown[unit.name])
+
+    def _settle(self, unit: UnitSpec, verb: str) -> None:
+        """A start has read the files as well as a restart has, and what stands still owes nothing."""
+        for owed in ("reload",) if verb == "reload" else ("restart", "reload"):
+            pending = self.changes.host.at(f"{PENDING}/{_owed(unit, owed)}")
+            if os.path.exists(pending):
+                os.unlink(pending)
 
     def _systemctl(self, verb: str, unit: UnitSpec) -> None:
         argv = ["systemctl", verb, *(["--no-block"] if unit.no_block else []), "--", unit.name]
@@ -340,6 +346,11 @@ class UnitManager:
             f"unit {unit.name}: {verb} failed ({code}): {(err or out).strip()}\n"
             f"last lines of its journal:\n{journal.strip() or '(none)'}"
         )
+
+
+def _owed(unit: UnitSpec, verb: str) -> str:
+    """The file that says what an interrupted run owes: of a restart it has the unit's own name."""
+    return unit.name if verb == "restart" else f"{unit.name}.{verb}"
 
 
 def parse_unit_show(text: str, names: list[str]) -> dict[str, dict[str, str]]:

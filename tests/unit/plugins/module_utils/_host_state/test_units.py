@@ -94,6 +94,34 @@ def test_reload_on(host: FakeHost) -> None:
     assert host.verbs() == ["reload x.service"]
 
 
+@pytest.mark.parametrize("defer", [False, True])
+def test_a_reload_that_an_interrupted_run_owes(host: FakeHost, defer: bool) -> None:
+    host.unit("x.service", "active", "enabled")
+    unit = {"name": "x.service", "state": "started", "reload_on": ["/etc/x"]}
+    files = {"files": [{"path": "/etc/x", "content": MARK}]}
+    if defer:
+        host.apply(**files, units=[{**unit, "defer": True}])
+    else:
+        host.fail["reload"] = "no space left"
+        with pytest.raises(HostStateError, match=r"x\.service: reload failed"):
+            host.apply(**files, units=[unit])
+        host.fail.clear()
+    assert host.apply(**files, units=[unit]).changed_units == ["x.service"]
+    assert host.verbs()[-1] == "reload x.service"
+    assert not host.apply(**files, units=[unit]).changed
+
+
+def test_a_restart_pays_a_reload_that_is_owed(host: FakeHost) -> None:
+    host.unit("x.service", "active", "enabled")
+    unit = {"name": "x.service", "reload_on": ["/etc/x"]}
+    host.fail["reload"] = "no space left"
+    with pytest.raises(HostStateError, match="reload failed"):
+        host.apply(files=[{"path": "/etc/x", "content": MARK}], units=[unit])
+    host.fail.clear()
+    host.apply(units=[{"name": "x.service", "state": "restarted"}])
+    assert not host.apply(units=[unit]).changed
+
+
 def test_a_deferred_unit_is_left_alone_and_its_restart_owed(host: FakeHost) -> None:
     unit = {"name": "x.service", "enabled": True, "state": "started", "restart_on": ["/etc/x.conf"]}
     host.unit("x.service", "active", "enabled")
