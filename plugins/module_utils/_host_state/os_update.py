@@ -81,6 +81,38 @@ def parse(text: str) -> Plan:
     return plan
 
 
+def merged(earlier: Plan, plan: Plan, installed: dict[str, str]) -> Plan:
+    """One plan whose way back is that of the earlier one, as far as it was carried out, and of this one.
+
+    ``installed``: package -> version.
+    """
+    known = {**{name.partition(":")[0]: version for name, version in installed.items()}, **installed}
+
+    def there(changes: list[dict[str, str]]) -> dict[str, dict[str, str]]:
+        """Those that have happened, with the version that they came to."""
+        return {
+            one["name"]: {**one, "new": known[one["name"]]}
+            for one in changes
+            if known.get(one["name"], one.get("old")) != one.get("old")
+        }
+
+    done, came = there(earlier.updates), there(earlier.new)
+    now = {one["name"]: {**one, "old": done.get(one["name"], one)["old"]} for one in (*plan.updates, *plan.removed)}
+    gone = {one["name"] for one in plan.removed}
+    updates = {**done, **now}
+    # what came with the earlier one has nothing to go back to
+    new = {**came, **{one["name"]: one for one in plan.new}}
+    new |= {name: {"name": name, "new": updates[name]["new"]} for name in came if name in updates and name not in gone}
+    removed = [one for one in earlier.removed if one["name"] not in known]
+    removed += [now[name] for name in now if name in gone and name not in came]
+    return Plan(
+        [one for name, one in updates.items() if name not in (*gone, *came)],
+        [one for name, one in new.items() if name not in gone],
+        removed,
+        plan.kept_back,
+    )
+
+
 class OsUpdate:
     """The packages of one host."""
 
@@ -127,7 +159,13 @@ class OsUpdate:
         return next(iter(sorted(glob.glob(os.path.join(self._back, bare)))), "")
 
     def fetch(self, plan: Plan) -> list[str]:
-        """Put the former packages aside and fetch the new ones; those that nobody has any more, ``name=version``."""
+        """Put the former packages aside and fetch the new ones; those that nobody has any more, ``name=version``.
+
+        What an update that broke off has changed already is part of the way back of this one.
+        """
+        earlier = self._unfinished()
+        if earlier:
+            plan = merged(earlier, plan, self.versions())
         os.makedirs(self._back, mode=0o700, exist_ok=True)
         # into the own folder; an installation would leave out what lies on a disk of this host
         get = ["sh", "-c", 'cd "$0" && exec apt-get --quiet --option APT::Sandbox::User=root download "$@"', self._back]
@@ -143,8 +181,15 @@ class OsUpdate:
         if plan.words:
             self._do([*_APT, "--download-only", "--allow-remove-essential", "install", *plan.words], "the download")
         kept = {name: self._kept(name, version) for name, version in plan.former}
-        self._remember({"plan": asdict(plan), "files": kept, "state": "fetched"})
+        self._remember({"plan": asdict(plan), "files": kept, "state": "updating" if earlier else "fetched"})
         return [f"{name}={version}" for name, version in plan.former if not kept[name]]
+
+    def _unfinished(self) -> Plan | None:
+        """The last update, if it neither ended nor was taken back."""
+        with contextlib.suppress(UpdateError):
+            record, earlier = self._recorded()
+            return earlier if record.get("state") == "updating" else None
+        return None
 
     def _set_aside(self, plan: Plan) -> None:
         """Copy what only apt's cache has: a cleaning, or the installation itself, may empty that."""

@@ -130,6 +130,46 @@ def test_an_update_that_fails_is_taken_back(tmp_path: Path) -> None:
     assert host.installed == before
 
 
+def test_an_update_that_broke_off_is_part_of_the_way_back_of_the_next(tmp_path: Path) -> None:
+    host, update = make(tmp_path, broken=["nvidia-driver-580-open"])
+    before = dict(host.installed)
+    update.fetch(update.plan([]))
+    with pytest.raises(os_update.UpdateError, match="apt-get install ended"):
+        update.apply()
+    assert host.installed["libc6"] == "2.39-0ubuntu8.6"
+    # nobody took it back; what remains for the next one is a newer driver
+    rest = os_update.Plan(updates=[{"name": "nvidia-driver-580-open", "old": "580.178.04-0ubuntu1", "new": "581.1"}])
+    update.fetch(rest)
+    # only looked at, and looked at again
+    update.fetch(rest)
+    host.broken = []
+    done = update.apply()
+    assert ("nvidia-driver-580-open", "580.159.03-0ubuntu1") in done.former
+    assert host.installed["nvidia-driver-580-open"] == "581.1"
+    update.take_back()
+    assert host.installed == before
+
+
+def test_the_plan_of_two_updates_is_one() -> None:
+    def updated(name: str, old: str, new: str) -> dict[str, str]:
+        return {"name": name, "old": old, "new": new}
+
+    earlier = os_update.Plan(
+        updates=[updated("a", "1", "2"), updated("b", "1", "2"), updated("c", "1", "2")],
+        new=[{"name": "n", "new": "1"}, {"name": "m", "new": "1"}],
+        removed=[{"name": "r", "old": "1"}, {"name": "s", "old": "1"}],
+    )
+    plan = os_update.Plan(
+        updates=[updated("a", "2", "3"), updated("b", "1", "2"), updated("n", "1", "2")],
+        removed=[{"name": "c", "old": "2"}, {"name": "s", "old": "1"}, {"name": "m", "old": "1"}],
+    )
+    # b was not reached, and neither was the removal of s
+    both = os_update.merged(earlier, plan, {"a": "2", "b": "1", "c": "2", "n": "1", "m": "1", "s": "1"})
+    assert both.updates == [updated("a", "1", "3"), updated("b", "1", "2")]
+    assert both.new == [{"name": "n", "new": "2"}]
+    assert both.removed == [{"name": "r", "old": "1"}, {"name": "c", "old": "1"}, {"name": "s", "old": "1"}]
+
+
 def test_what_nobody_has_any_more_is_named(tmp_path: Path) -> None:
     _host, update = make(tmp_path, gone=["old-tool"])
     assert update.fetch(update.plan([])) == ["old-tool=1:2.0-1"]
