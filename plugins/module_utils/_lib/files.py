@@ -135,6 +135,9 @@ def write_in_place(path: str, content: str) -> None:
         state = os.fstat(stream.fileno())
         if not stat.S_ISREG(state.st_mode) or state.st_nlink != 1:
             raise OSError(errno.EMLINK, "not a plain file with one name", path)
+        with contextlib.suppress(OSError):
+            # whoever waits is another user, whatever the umask; a file of somebody else's stays as it is
+            os.fchmod(stream.fileno(), 0o644)
         stream.truncate(0)
         stream.write(content)
 

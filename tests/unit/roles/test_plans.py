@@ -23,6 +23,7 @@ from ansible_collections.sparkthor.cluster.plugins.lookup import (
     secret,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import hang
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import role_tasks
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import plan_serving
 
@@ -113,6 +114,20 @@ def test_a_model_outside_of_the_store_is_planned_by_all_that_decides_sizes() -> 
 def test_the_check_uses_it() -> None:
     task = yaml.safe_load((ROLE / "tasks" / "memory.yml").read_text())[0]
     assert task["sparkthor.cluster.memory_plan"] == "{{ __vllm_serve_sizing }}"
+
+
+def test_the_watchdog_sees_when_a_request_was_written() -> None:
+    """It is neither root nor the serving user, and waits for a file in that folder (hang.OTHERS)."""
+    folder, _slash, _name = hang.OTHERS.rpartition("/")
+    [task] = yaml.safe_load((ROLE / "tasks" / "configure.yml").read_text())
+    [declared] = [item for item in task["sparkthor.cluster.host_state"]["directories"] if item["path"] == folder]
+    [line] = [
+        words
+        for words in map(str.split, (ROLE / "templates" / "tmpfiles.conf.j2").read_text().splitlines())
+        if words[:2] == ["d", folder]
+    ]
+    assert line[2] == declared["mode"]
+    assert int(declared["mode"], 8) & 0o777 == 0o751
 
 
 @pytest.mark.parametrize(

@@ -182,6 +182,15 @@ def test_a_second_name_of_a_file_keeps_its_content(outside: Path, tmp_path: Path
     assert untouched(outside)
 
 
+def test_who_waits_at_a_file_may_read_it_whatever_the_umask(tmp_path: Path) -> None:
+    former = os.umask(0o077)
+    try:
+        files.write_in_place(str(tmp_path / "file"), "x")
+    finally:
+        os.umask(former)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
+
+
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert files.read_json(str(tmp_path / "pipe")) == {}
