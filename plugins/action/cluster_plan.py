@@ -462,14 +462,14 @@ class ActionModule(ClusterAction):
         self._fail(inventory.without_consequences(problems))
 
     def _names_problems(self, parts: Sequence[inventory.Part], described: Any, assumed: bool) -> list[Finding | str]:
-        """What is wrong with the names of what is served, where this run comes to it."""
+        """What is wrong with the names of what groups with hosts serve, where this run comes to it."""
         if not assumed and not play_roles.serves(self.vars):
             return []
         # a run of the network alone has no use for what knows recipes
         from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import served_names
 
         findings: list[Finding | str] = []
-        for part in parts:
+        for part in (one for one in parts if one.hosts):
             head = Declared(self.vars["hostvars"][part.hosts[0]], strict=False)
             if assumed and not head.get("vllm_serve_recipe") and not head.get("vllm_serve_model"):
                 continue  # the files of hosts that serve nothing are worth a look as well

@@ -64,7 +64,9 @@ def groups_beside(given: Any, variables: Mapping[str, Any]) -> list[Beside]:
 
 
 def _port(variables: Mapping[str, Any], name: str) -> int:
-    return int(variables.get(name) or {**defaults(), **_OTHER_PORTS}[name])
+    # what is no number is told by the check of the values
+    given = str(variables.get(name) or "")
+    return int(given if given.isdecimal() else {**defaults(), **_OTHER_PORTS}[name])
 
 
 def problems(

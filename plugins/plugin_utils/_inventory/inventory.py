@@ -146,12 +146,12 @@ class Part(NamedTuple):
 def parts(groups: Mapping[str, Sequence[str]], names: Any) -> list[Part]:
     """The serving groups, by the names in ``serving_groups``; without any the cluster is the only one."""
     hosts = cluster_hosts(groups)
-    if not names:
+    # what is no list, or no name, is told by the check of the groups
+    if not names or not isinstance(names, (list, tuple)):
         return [Part("", hosts)]
     heads = groups.get("ray_head", [])
     found = []
     for name in names:
-        # what is no name is told by the check of the names
         own = [host for host in hosts if isinstance(name, str) and host in groups.get(name, [])]
         found.append(Part(str(name), [*(h for h in own if h in heads), *(h for h in own if h not in heads)]))
     return found
@@ -272,10 +272,15 @@ def wide_problems(
             else:
                 values.setdefault("undefined", []).append(host)
         if len(values) > 1:
-            shown = "; ".join(f"{value} on {', '.join(names)}" for value, names in values.items())
+            shown = "; ".join(f"{_shown(value)} on {', '.join(names)}" for value, names in values.items())
             what = f"it differs between hosts ({shown})"
             problems.append(Finding("differs", what, f"set it once, in group_vars/{place}.yml", where=name))
     return problems
+
+
+def _shown(value: str) -> str:
+    """A value as Python writes it; what is in a mapping may be secret."""
+    return "a mapping (not shown)" if "{" in value else value
 
 
 def choice_problem(name: str, value: Any, choices: Sequence[str]) -> list[Finding]:

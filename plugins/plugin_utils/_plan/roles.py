@@ -47,7 +47,8 @@ def plan(role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         )
     if role == TEARDOWN:
         settings = read_settings(teardown.TeardownSettings, variables)
-        return teardown.plan_teardown(settings, bool(variables.get("ansible_check_mode")))
+        there = (facts.get("sparkthor_node") or {}).get("beside") or ()
+        return teardown.plan_teardown(settings, bool(variables.get("ansible_check_mode")), there)
     return serving_values.host_plan(_serving(variables), _beside(variables))
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,8 +35,11 @@ class TeardownSettings:
     serving_beside: dict[str, Any] = field(default_factory=dict)
 
 
-def plan_teardown(settings: TeardownSettings, check: bool) -> dict[str, Any]:
-    """``parts``, ``problems`` (texts), and ``serving``, the groups whose files and units vllm_serve takes back."""
+def plan_teardown(settings: TeardownSettings, check: bool, there: Sequence[str] = ()) -> dict[str, Any]:
+    """``parts``, ``problems`` (texts), and ``serving``, the groups whose files and units vllm_serve takes back.
+
+    ``there``: names of groups that the host has beside its own one, which the inventory may not name any more.
+    """
     parts, findings = requested(settings.teardown_parts)
     if not (findings or check or boolean(settings.teardown_acknowledged)):
         what = f"takes away {', '.join(parts)}" + (", and the API with them" if "serving" in parts else "")
@@ -44,7 +48,7 @@ def plan_teardown(settings: TeardownSettings, check: bool) -> dict[str, Any]:
     return {
         "parts": parts,
         "problems": [str(finding) for finding in findings],
-        "serving": serving_values.unplanned(settings.serving_beside),
+        "serving": serving_values.unplanned(dict.fromkeys([*settings.serving_beside, *there])),
     }
 
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -21,6 +23,7 @@ TOP = PLAYBOOKS.parent
 WITHOUT = {"switch"}
 #: they are for machines that are in no cluster yet, or for none: an inventory that is named has to be one
 OPTIONAL = {"discover", "first_contact", "recipe"}
+FILES = sorted(PLAYBOOKS.rglob("*.yml"))
 SOUND = (TOP / "inventories/3spark/hosts.yml").read_text(encoding="utf-8")
 
 
@@ -133,6 +136,13 @@ def test_a_limit_and_tags_do_not_leave_it_out(tmp_path: Path) -> None:
     assert done.stdout.count("PLAY [") == 1
 
 
+def test_a_list_of_groups_whose_every_line_is_commented_out_is_empty() -> None:
+    """YAML reads such a list as null, which is a value."""
+    read = {path: re.findall(r"serving_(?:groups|beside) \| default\([^)]*\)", path.read_text()) for path in FILES}
+    assert {path.name for path, found in read.items() if found} >= {"beside.yml", "serving_group.yml", "update.yml"}
+    assert [(path, text) for path, found in read.items() for text in found if not text.endswith(", true)")] == []
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -143,10 +153,20 @@ def test_a_limit_and_tags_do_not_leave_it_out(tmp_path: Path) -> None:
             "serving_engine: 'flux': no engine of this name can be served here; set one of vllm",
         ),
         ({"vllm_serve_recipe": "gpt-oss-120b"}, "'gpt-oss-120b': it is for 1 or 2 hosts, and 3 would serve it; set"),
+        ({"serving_groups": ["cluster", "bgi"]}, "serving_groups: 'bgi': there is no such inventory group"),
+        ({"serving_groups": "bgi,small"}, "serving_groups: 'small': there is no such inventory group"),
+        ({"serving_groups": True}, "serving_groups: 'True': it cannot be the name of a serving group"),
+        (
+            {
+                **{"vllm_serve_door_port": "80x1", "serving_groups": ["ray_workers"]},
+                "serving_beside": {"embed": {"host": "spark-02", "vllm_serve_recipe": "qwen3-embedding-0.6b"}},
+            },
+            "argument 'vllm_serve_door_port' is of type str and we were unable to convert to int",
+        ),
         ({"vllm_recipe": "gpt-oss-120b"}, "vllm_recipe: no role has a variable of this name (did you mean"),
     ],
 )
-def test_what_is_served_is_known_before_a_host_is_asked(given: dict[str, str], said: str) -> None:
+def test_what_is_served_is_known_before_a_host_is_asked(given: dict[str, Any], said: str) -> None:
     done = play("site", "-i", "inventories/3spark", "-e", json.dumps(given))
     assert done.returncode != 0
     assert said in done.stdout

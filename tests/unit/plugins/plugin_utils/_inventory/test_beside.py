@@ -44,6 +44,10 @@ def test_each_group_has_its_host_and_ports_of_its_own() -> None:
     assert (rerank.settings["vllm_serve_door_port"], rerank.settings["vllm_serve_group_port"]) == (8100, 30002)
 
 
+def test_a_port_that_is_no_number_is_told_by_the_check_of_the_values() -> None:
+    assert texts({"embed": EMBED}, vllm_serve_door_port="80x1") == texts({"embed": EMBED})
+
+
 def test_a_group_on_demand_has_a_policy() -> None:
     for given, minutes in (
         (None, 30),

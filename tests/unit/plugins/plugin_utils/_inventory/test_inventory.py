@@ -91,6 +91,19 @@ def test_a_cluster_wide_variable_that_differs_names_the_hosts():
     assert "'10.101.0.0/16' on c" in problem
 
 
+def test_what_may_hold_a_secret_is_not_shown_where_it_differs():
+    hostvars = variables()
+    hostvars["a"]["serving_beside"] = {"embed": {"vllm_serve_env": {"HF_TOKEN": "hf_SECRET"}}}
+    [problem] = inventory.wide_problems(hostvars, list(hostvars))
+    assert "(a mapping (not shown) on a; undefined on b, c)" in str(problem)
+    assert "hf_SECRET" not in str(problem)
+
+
+@pytest.mark.parametrize("names", [True, 7, "big,small", {"big": 1}])
+def test_what_is_no_list_of_groups_makes_none(names):
+    assert inventory.parts(GROUPS, names) == inventory.parts(GROUPS, [])
+
+
 @pytest.mark.parametrize(("value", "what"), [("", "is empty"), (None, "is empty"), ("short", "has 5 characters")])
 @pytest.mark.parametrize("name", ["vllm_serve_api_key", "ray_node_token"])
 def test_a_given_secret_must_be_long_enough_and_is_never_shown(name, value, what):

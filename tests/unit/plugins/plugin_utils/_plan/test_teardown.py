@@ -196,3 +196,9 @@ def test_groups_beside_the_hosts_own_one_go_with_serving() -> None:
     assert stopped.index("sparkthor-watchdog-embed.service") < stopped.index("sparkthor-vllm-embed.service")
     assert "/etc/systemd/system/sparkthor-vllm-embed.service" in state["restore"]
     assert {"/etc/sparkthor/beside", "/var/lib/sparkthor/beside"} <= set(state["absent"])
+
+
+def test_a_group_that_has_left_the_inventory_goes_as_well() -> None:
+    settings = TeardownSettings(teardown_parts="serving", serving_beside={"small": {}})
+    groups = plan_teardown(settings, True, ["embed", "small"])["serving"]
+    assert [group["name"] for group in groups] == ["small", "embed", ""]
