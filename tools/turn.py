@@ -12,14 +12,19 @@ TURNS: tuple[tuple[str, ...], ...] = (
     ("switch4", "direct"),
     ("verify",),
     ("model_store_short",),
+    ("border",),
+    ("border_serve",),
+    ("nm",),
+    ("lifecycle_cables",),
+    ("engines_trt",),
+    ("ray_container",),
+    ("doctor",),
 )
 #: what takes longer than 15 minutes on two cores, or was not measured yet: the nightly workflow alone runs these
 NIGHTLY: tuple[str, ...] = (
-    *("border", "border_serve", "doctor", "doctor_serving", "engines", "engines_trt", "examples", "faults"),
-    *("groups", "groups_beside", "groups_demand", "host_faults"),
-    *("lifecycle", "lifecycle_cables", "lifecycle_hosts", "lifecycle_models", "model_store", "nm", "page"),
-    *("ray", "ray_container", "readme", "rings", "rings_serve", "security", "serve", "serve_container", "sglang"),
-    *("spark_containers", "tune"),
+    *("doctor_serving", "engines", "examples", "faults", "groups", "groups_beside", "groups_demand", "host_faults"),
+    *("lifecycle", "lifecycle_hosts", "lifecycle_models", "model_store", "page", "ray", "readme", "rings"),
+    *("rings_serve", "security", "serve", "serve_container", "sglang", "spark_containers", "tune"),
 )
 
 
