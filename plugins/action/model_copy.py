@@ -21,4 +21,4 @@ class ActionModule(ModelAction):
             return {**self._with_pending(outcome, pending), "revisions": self._revisions}
         if outcome.get("need") and not outcome.get("failed"):
             outcome = self._send(folders, outcome, "direct")
-        return self._with_pending(outcome, pending)
+        return {**self._with_pending(outcome, pending), "revisions": self._revisions}

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import http.client
 import os
 import stat
@@ -18,6 +19,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store.incoming 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import StoreError, valid_sha256
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Store
 
+#: what a disk says, and no connection does; a write names no file
+_OF_DISK = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO))
 #: seconds without a byte after which a connection is given up
 SILENCE = 30.0
 
@@ -84,8 +87,8 @@ def _more(target: str, here: int, size: int, url: str, seconds: float) -> str:
                 file.flush()
                 os.fsync(file.fileno())
     except (OSError, http.client.HTTPException) as error:
-        # urllib's errors are OSErrors too; one of this disk has a file's name
-        if isinstance(error, OSError) and error.filename == target:
+        # urllib's errors are OSErrors too
+        if isinstance(error, OSError) and (error.filename == target or error.errno in _OF_DISK):
             raise
         return f"{place}: {str(error)[:200] or type(error).__name__}"
     return ""

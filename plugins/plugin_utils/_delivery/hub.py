@@ -445,7 +445,7 @@ def explained(hub: Any, repo: str, revision: str, token: str | None = None) -> I
                 "controller a token that may read it (hf auth login, or HF_TOKEN in the environment of "
                 "ansible-playbook)"
             ) from error
-        if any(word in kind for word in _NO_ANSWER) or (isinstance(status, int) and status >= 500):
+        if any(word in kind for word in _NO_ANSWER) or (isinstance(status, int) and (status == 429 or status >= 500)):
             endpoint = getattr(getattr(hub, "constants", None), "ENDPOINT", "")
             raise Unreachable(
                 f"{repo} could not be fetched: the hub {endpoint} does not answer ({kind}: {str(error)[:200]}). "

@@ -20,6 +20,8 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fan
 _COPY = ("root", "models", "verify", "hub_caches", "deliver")
 #: calls in a row without a byte after which a host's download has failed
 FETCH_TRIES = 3
+#: seconds after a question that the hub did not answer
+FETCH_PAUSE = 20.0
 
 
 class Arrived:
@@ -146,7 +148,7 @@ class ModelAction(push.StoreAction):
             for file in files:
                 here, silent = have[file.sha256], 0
                 while True:
-                    answer = self._fetch_more(file)
+                    answer = self._fetch_more(file, here)
                     arrived.bytes += int(answer["have"]) - here
                     silent = 0 if answer["have"] > here else silent + 1
                     here = int(answer["have"])
@@ -163,9 +165,13 @@ class ModelAction(push.StoreAction):
             line.end()
         return {file.sha256 for file in files}
 
-    def _fetch_more(self, file: hub_fetch.HubFile) -> dict[str, Any]:
+    def _fetch_more(self, file: hub_fetch.HubFile, here: int) -> dict[str, Any]:
         try:
             url = hub_fetch.address(file)
+        except hub.Unreachable as error:
+            # a long download asks a thousand times
+            time.sleep(FETCH_PAUSE)
+            return {"have": here, "problem": str(error)}
         except hub.HubError as error:
             raise AnsibleActionFail(f"model_store_models: {error}") from error
         asked = {"root": self._root, "sha256": file.sha256, "size": file.size, "url": url}

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared, Templated
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import revisions
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import cabling_check, values
 
 #: roles that own a folder which a variable names
@@ -28,7 +29,9 @@ def asked_of(
     if _GIVEN_FOLDERS.intersection(roles):
         known = Declared(Templated(variables, templar), strict=False)
         folders = {name: str(known[name]) for name in values.FOLDERS if name in known}
-    sizes = (variables.get("sparkthor_cluster") or {}).get("store_bytes")
+    cluster = variables.get("sparkthor_cluster") or {}
+    # with some engines the head alone has the model
+    sizes = cluster.get("store_bytes") if cluster and host in revisions.holders(cluster) else None
     node = (variables.get("ansible_facts") or {}).get("sparkthor_node") or {}
     root = folders.get("model_store_root")
     asked = {

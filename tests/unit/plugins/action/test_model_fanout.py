@@ -18,6 +18,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import
     hub,
     hub_fetch,
     hub_outline,
+    model_action,
     push,
 )
 
@@ -185,6 +186,33 @@ def test_what_the_controller_has_no_room_for_the_seed_fetches(
     assert outlined == []
     # the next step tells the others the parts that the seed read of it
     assert json.loads(calls[4]["job"])["wanted"] == [WEIGHTS.sha256]
+
+
+def test_one_question_that_the_hub_does_not_answer_ends_no_download(
+    lacking: dict[str, Any], outlined: list[bool], addressed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub_fetch, "free_bytes", lambda _folder: 0)
+    monkeypatch.setattr(model_action, "FETCH_PAUSE", 0.0)
+    address, asked = hub_fetch.address, []
+
+    def answers_later(file: hub_fetch.HubFile) -> str:
+        asked.append(file.path)
+        # silent twice after each answer
+        if len(asked) % 3:
+            raise hub.Unreachable("429 Too Many Requests")
+        return address(file)
+
+    monkeypatch.setattr(hub_fetch, "address", answers_later)
+    args, variables = outlined_step("seed", {"spark-01": [lacking, BIG]})
+    answers = [{"changed": True, "have": 3, "problem": ""}, {"changed": True, "have": 7, "problem": ""}]
+    answers += [{"changed": True}, {"changed": True}, {"changed": False, "parts": {WEIGHTS.sha256: ["9" * 64]}}]
+    _result, calls = act(model_fanout, monkeypatch, {**args, "fetch": "host"}, answers, **variables)
+    assert calls.modules[:2] == ["store_fetch", "store_fetch"]
+    assert len(asked) == 6
+    # but one that never answers does
+    monkeypatch.setattr(hub_fetch, "address", lambda file: answers_later(asked.clear() or file))
+    with pytest.raises(AnsibleActionFail, match=r"429 Too Many Requests\. Give the host .* What arrived is kept"):
+        act(model_fanout, monkeypatch, {**args, "fetch": "host"}, [], **variables)
 
 
 def test_a_host_without_a_way_to_the_hub_is_named(

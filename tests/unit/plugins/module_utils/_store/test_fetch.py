@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
@@ -90,6 +90,18 @@ def test_a_broken_line_is_gone_on_with(files: Files, store: Store, ranges: bool)
     # proved: nobody is asked
     assert fetch(store, sha(DATA), len(DATA), files.url, 20) == Fetched(len(DATA), "")
     assert len(files.asked) == 2
+
+
+def test_a_full_disk_is_not_the_hubs_fault(files: Files, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: str, mode: str) -> IO[bytes]:
+        assert mode == "ab"
+        return open("/dev/full", "wb")
+
+    monkeypatch.setattr(_fetch, "open", full, raising=False)
+    # a device knows no such call
+    monkeypatch.setattr(_fetch.os, "fsync", lambda _handle: None)
+    with pytest.raises(OSError, match="No space left on device"):
+        fetch(store, sha(DATA), len(DATA), files.url, 20)
 
 
 def test_the_time_that_it_may_take(files: Files, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

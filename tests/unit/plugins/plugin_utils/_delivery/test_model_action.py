@@ -54,8 +54,10 @@ def test_a_hub_model_goes_by_its_commit(model: Path, monkeypatch: pytest.MonkeyP
     )
     monkeypatch.setattr(hub_outline, "outline", lambda repo, revision, fetch, pattern: None)
     args = {"models": [{"name": "tiny", "source": "owner/tiny", "revision": "main"}]}
-    _result, calls = act(model_copy, monkeypatch, args, [{"changed": False}])
+    result, calls = act(model_copy, monkeypatch, args, [{"changed": False}])
     assert calls[0]["models"][0]["commit"] == "c" * 40
+    # the rest of the run names the revision that this brings
+    assert result["revisions"] == {"tiny": calls[0]["models"][0]["folder"]}
     result, calls = act(model_copy, monkeypatch, args, [], check=True)
     assert (result["changed"], calls) == (True, [])
     assert "tiny" in result["msg"]

@@ -15,7 +15,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.asked
 VARIABLES = {
     "engine_cache_dir": "/srv/cache",
     "model_store_root": "/srv/models",
-    "sparkthor_cluster": {"store_bytes": {"org/model": 12}},
+    "sparkthor_cluster": {"store_bytes": {"org/model": 12}, "hosts": ["a", "b"], "head": "b"},
     "ansible_facts": {"sparkthor_node": {"management": {"netdev": "enP7s7"}}},
 }
 
@@ -42,6 +42,12 @@ FOLDERS = {"engine_cache_dir": "/srv/cache", "model_store_root": "/srv/models"}
 )
 def test_what_a_role_takes_is_asked_for(roles: tuple[str, ...], expected: dict[str, Any]) -> None:
     assert asked(*roles) == expected
+
+
+def test_a_host_that_never_gets_the_model_needs_no_room_for_it() -> None:
+    cluster = {**VARIABLES["sparkthor_cluster"], "serving": {"everywhere": False}}
+    assert "room" not in asked("model_store", sparkthor_cluster=cluster)
+    assert "room" in asked("model_store", sparkthor_cluster={**cluster, "head": "a"})
 
 
 def test_a_host_that_nothing_is_known_of_is_asked_less() -> None:
