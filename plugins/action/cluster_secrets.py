@@ -84,6 +84,7 @@ class ActionModule(Action):
         "names": _NAMES,
         "rotate": {**_NAMES, "default": []},
         "forget": {**_NAMES, "default": []},
+        "once": {"type": "bool", "default": False},
     }
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -109,7 +110,7 @@ class ActionModule(Action):
             created.append(ignore)
             if not self._task.check_mode:
                 write_atomic(ignore, _IGNORED, mode=0o600)
-        rotated = self._rotate(arguments["rotate"], folder, created)
+        rotated = self._rotate(arguments["rotate"], folder, created, arguments["once"])
         forgotten = self._forget(arguments["forget"], folder)
         return {
             "changed": bool(created or rotated or forgotten),
@@ -118,7 +119,7 @@ class ActionModule(Action):
             "forgotten": forgotten,
         }
 
-    def _rotate(self, names: list[str], folder: str, created: list[str]) -> list[str]:
+    def _rotate(self, names: list[str], folder: str, created: list[str], once: bool) -> list[str]:
         for name in names:
             if _VARIABLES[name] in self.vars:
                 raise AnsibleActionFail(
@@ -129,8 +130,8 @@ class ActionModule(Action):
         for name in names:
             path = os.path.join(folder, name)
             former = read_kept(path)
-            # one that was made a moment ago is new already
-            if former is None or path in created:
+            # one that was made a moment ago is new already, and so is one whose former one is still in use
+            if former is None or path in created or (once and os.path.exists(f"{path}.previous")):
                 continue
             rotated.append(path)
             if not self._task.check_mode:

@@ -35,6 +35,10 @@ options:
     elements: str
     choices: [api_key, peer_secret, ray_token]
     default: []
+  once:
+    description: Whether a secret whose former value is still kept stays as it is, as the last rotation has made it.
+    type: bool
+    default: false
   forget:
     description: Secrets whose former value is no longer wanted.
     type: list

@@ -65,6 +65,16 @@ def content(folder):
     return {path.name: path.read_text().strip() for path in folder.iterdir()}
 
 
+def test_a_key_whose_former_one_is_still_valid_is_not_replaced_again(kept):
+    assert Action({"rotate": ["api_key"], "once": True}).once(kept)["rotated"] == [str(kept / "api_key")]
+    after = content(kept)
+    # the run broke off, or somebody runs it twice: clients still have the first one
+    assert Action({"rotate": ["api_key"], "once": True}).once(kept)["changed"] is False
+    assert content(kept) == after
+    Action({"forget": ["api_key"]}).once(kept)
+    assert Action({"rotate": ["api_key"], "once": True}).once(kept)["rotated"] == [str(kept / "api_key")]
+
+
 def test_a_rotation_keeps_the_former_until_it_is_forgotten(kept):
     result = Action({"rotate": ["api_key"]}).once(kept)
     assert result["changed"] is True
