@@ -71,17 +71,21 @@ def _must(argv: Sequence[str]) -> None:
         raise OSError((err or out).strip() or f"{argv[0]} ended with {status}")
 
 
-def make_certificate(wanted: Path) -> None:
-    """A certificate for the names in the file ``self-signed``, unless a good one is there.
+def is_due(wanted: Path) -> bool:
+    """Whether a certificate has to be made for the names in the file ``self-signed``, where there is such a file."""
+    if not (wanted / "self-signed").exists():
+        return False
+    certificate = wanted / "tls.crt"
+    if not _has_content(certificate) or _text(wanted / "tls.names") != _text(wanted / "self-signed"):
+        return True
+    check = ["openssl", "x509", "-checkend", str(RENEW_BEFORE), "-noout", "-in", str(certificate)]
+    return run_limited(check, LIMIT)[0] != 0
 
-    Raises OSError.
-    """
+
+def make_certificate(wanted: Path) -> None:
+    """A certificate for the names in the file ``self-signed``.  Raises OSError."""
     names = _text(wanted / "self-signed")
     certificate = wanted / "tls.crt"
-    if _has_content(certificate) and _text(wanted / "tls.names") == names:
-        check = ["openssl", "x509", "-checkend", str(RENEW_BEFORE), "-noout", "-in", str(certificate)]
-        if run_limited(check, LIMIT)[0] == 0:
-            return
     print(f"making a certificate for {names}", flush=True)
     argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     argv += ["-days", "825", "-sha256", "-subj", "/CN=sparkthor", "-addext", f"subjectAltName={names}"]
@@ -138,7 +142,7 @@ def blocked_map(names: Sequence[str]) -> str:
 
 def take(wanted: Path, good: Path, user: str = USER, blocked: Sequence[str] = ()) -> None:
     """Make a copy of ``wanted`` the good configuration.  Raises FrontError with the reason why it cannot be."""
-    if (wanted / "self-signed").exists():
+    if is_due(wanted):
         try:
             make_certificate(wanted)
         except OSError as error:
@@ -168,8 +172,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="sparkthor_host front-config", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
         "action",
-        choices=("start", "reload"),
-        help="start falls back to the last good configuration and says so; reload fails, so that whoever asked knows",
+        choices=("start", "reload", "due"),
+        help="start falls back to the last good configuration and says so; reload fails, so that whoever asked knows; "
+        "due ends with 0 where a certificate that was made here has to be renewed",
     )
     parser.add_argument("--folder", default=FOLDER, help="default: %(default)s")
     parser.add_argument("--user", default=USER, help="whom nginx runs as; default: %(default)s")
@@ -177,6 +182,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     os.umask(0o077)
     wanted, good = Path(options.folder) / "front", Path(options.folder) / "front.good"
+    if options.action == "due":
+        return 0 if is_due(wanted) else 1
     old = good.with_name(f"{good.name}.old")
     if not good.exists() and old.exists():  # an exchange that was interrupted between its two renames
         old.rename(good)

@@ -154,6 +154,24 @@ done
     assert openssl.read_text().split() == ["req", "x509", "req"]
 
 
+def test_a_certificate_is_due_before_it_expires(front: Front) -> None:
+    """With the real openssl; without names for it none is made here, and none is due."""
+    assert front.run("due").returncode == 1
+    (front.wanted / "self-signed").write_text("DNS:a\n")
+    assert front.run("due").returncode == 0
+    assert front.run("reload").returncode == 0
+    assert front.run("due").returncode == 1
+    files = ["-keyout", str(front.wanted / "tls.key"), "-out", str(front.wanted / "tls.crt")]
+    new = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", *files]
+    subprocess.run([*new, "-days", "29", "-subj", "/CN=a"], check=True, capture_output=True)
+    former = (front.good / "tls.crt").read_text()
+    assert front.run("due").returncode == 0
+    # to look changes nothing
+    assert (front.good / "tls.crt").read_text() == former
+    assert "making a certificate" in front.run("reload").stdout
+    assert front.run("due").returncode == 1
+
+
 def test_without_openssl_the_reason_is_named(front: Front) -> None:
     (front.wanted / "self-signed").write_text("DNS:a\n")
     front.tool("openssl", "#!/bin/sh\nexit 1\n")
