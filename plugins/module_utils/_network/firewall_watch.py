@@ -187,7 +187,8 @@ class Watch:
         self.state = state
         self.say = say
         #: the file as it was loaded last, and what the kernel made of it
-        self.text = ""
+        #: of the rules that were loaded last
+        self.text: str | None = None
         self.wanted: list[str] = []
         self.reloads = 0
         self.said = ""

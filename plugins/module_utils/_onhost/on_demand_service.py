@@ -134,8 +134,9 @@ class Turns:
             reason = places.maintenance(one.markers)
             if reason is not None and not reason.startswith(serving.ASLEEP):
                 held[group] = f"a person keeps it as it is ({reason})"
-            elif group == self._serves and os.path.exists(one.draining):
-                held[group] = "the model that serves is drained"
+            elif (group or not self._serves) and os.path.exists(one.draining):
+                # the own group's is also what a change that broke off may have left while it is asleep
+                held[group] = "its model is drained"
         with contextlib.suppress(OSError):
             if time.time() - os.lstat(self._controller).st_mtime < CONTROLLER_LIVES:
                 held[""] = held[self._serves] = "a playbook changes the cluster"

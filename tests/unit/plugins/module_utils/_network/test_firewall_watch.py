@@ -125,6 +125,13 @@ def test_what_is_loaded_is_left_alone(kernel: Kernel, watch: Watch, said: list[s
     assert os.stat(kernel.folder / "state.json").st_mode & 0o777 == 0o644
 
 
+def test_an_empty_file_closes_nothing(kernel: Kernel, watch: Watch, said: list[str]) -> None:
+    kernel.rules.write_text("")
+    assert not watch.check()
+    assert kernel.state["closed"] is False
+    assert said[0].startswith("THE FIREWALL IS OPEN: ")
+
+
 @pytest.mark.parametrize(("table", "word"), [([], NOT_LOADED), (["10.0.0.1", "0.0.0.0"], "is another one")])
 def test_what_was_flushed_or_changed_comes_back(
     kernel: Kernel, watch: Watch, said: list[str], table: list[str], word: str

@@ -225,7 +225,7 @@ def test_an_order_that_systemd_refuses_leaves_the_own_group(host: Host, monkeypa
     assert "the last switch failed" in host.turns.answer("embed", True)[1]
 
 
-@pytest.mark.parametrize("what", ["glasting", "gembed/lasting", "g/draining", "controller.json"])
+@pytest.mark.parametrize("what", ["glasting", "gembed/lasting", "g/draining", "gembed/draining", "controller.json"])
 def test_what_a_person_or_a_playbook_does_is_not_disturbed(host: Host, what: str) -> None:
     host.after(600)
     path = host.folder / what.replace("glasting", "g/lasting")
