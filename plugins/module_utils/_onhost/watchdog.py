@@ -166,6 +166,9 @@ class Watchdog:
         #: address -> since when its host has been away, and since when it has been back
         self.away: dict[str, float] = {}
         self.back: dict[str, float] = {}
+        #: whether the whole group was started again and is not stable yet, and how often in a row it never was
+        self.restored = False
+        self.relapses = 0
         #: what the simple tasks showed of this engine; empty until they were answered
         self.answers: dict[str, Any] = {}
         self.ask_from = float("-inf")
@@ -389,9 +392,12 @@ class Watchdog:
         if self.settings.degraded_after <= 0 or seen.ranks is None:
             return None
         now = seen.now
-        if self.without and all(now - self.back.get(one, now) >= self.settings.restored_after for one in self.without):
+        # a host that does not survive the whole group has to be back for longer each time: meanwhile the smaller serves
+        wait = self.settings.restored_after * 2 ** min(self.relapses, 12)
+        if self.without and all(now - self.back.get(one, now) >= wait for one in self.without):
             names = self._names(self.without)
             self.without = ()
+            self.restored = True
             return self._start_other_size(now, "restored", f"{names} is back: the whole group is started again", False)
         gone = tuple(one for one in self.settings.expected if one in self.away)
         long_enough = all(now - self.away[one] >= self.settings.degraded_after for one in gone)
@@ -400,6 +406,8 @@ class Watchdog:
         if not gone or set(gone) == set(self.without) or not (long_enough and fits) or serves:
             return None
         self.without = gone
+        self.relapses += self.restored
+        self.restored = False
         text = f"{self._names(gone)} stayed away for {_seconds(self.settings.degraded_after)}: serving without"
         return self._start_other_size(now, "degraded", text, True)
 
@@ -544,6 +552,8 @@ class Watchdog:
             self.serving_since = now
         if now - self.serving_since >= self.settings.stable_after:
             self.attempts = 0
+            if not self.without:
+                self.restored, self.relapses = False, 0
         if seen.draining:
             return Decision(DRAINING, "no new requests are taken", probe_deadline=probe)
         ask = seen.answerable and not seen.asking and not self.answers and now >= self.ask_from

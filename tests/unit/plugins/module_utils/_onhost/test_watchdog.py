@@ -451,6 +451,46 @@ def test_a_host_that_stays_away_is_done_without_until_it_is_back() -> None:
     assert state["ranks"]["without"] == []
 
 
+def test_a_host_that_is_lost_in_each_load_does_not_keep_the_smaller_recipe_from_serving() -> None:
+    """A load takes 100 s and the host ends in its first 20 s, to be back after another 70."""
+    world = World(**SMALLER).serve()
+    world.on_restart = False
+    del world.ranks["10.0.0.3"]
+    world.run(70)
+    healthy = 0
+    for _round in range(12):
+        assert world.machine.without == ("10.0.0.3",)
+        waiting(world)
+        # it is back, and the smaller recipe loads meanwhile
+        world.ranks["10.0.0.3"] = "n9"
+        before = world.machine.restarts.get("restored", 0)
+        for second in range(100):
+            world.run(1)
+            if world.machine.restarts.get("restored", 0) > before:
+                break
+            if second == 60:
+                world.started_anew()
+                world.listening = True
+        else:
+            healthy += world.decisions[-1].healthy
+            while world.machine.restarts.get("restored", 0) == before:
+                world.run(10)
+        waiting(world)
+        world.run(20)
+        del world.ranks["10.0.0.3"]
+        world.run(75)
+    assert healthy >= 8
+    # one that survives is trusted again
+    world.ranks["10.0.0.3"] = "n9"
+    while world.machine.without:
+        world.run(10)
+    assert world.machine.relapses == 12
+    world.started_anew()
+    world.listening = True
+    world.run(200)
+    assert (world.decisions[-1].state, world.machine.relapses) == (watchdog.SERVING, 0)
+
+
 def test_a_host_that_is_back_in_time_is_waited_for() -> None:
     world = World(**SMALLER).serve()
     world.on_restart = False
