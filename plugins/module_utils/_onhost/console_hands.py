@@ -44,6 +44,8 @@ REASONED = ("restart", "stop", "drain", "block")
 ALWAYS = ("resume", "start", *KEY_VERBS)
 #: of the inventory, beside those of vllm_serve_api_keys; rotate_api_key.yml ends it
 CLUSTER_KEY = "default"
+#: the one before it, while both are valid: its name goes to another key with the next rotation, and a block would too
+FORMER_KEY = "previous"
 AUDIT = "/var/lib/sparkthor-console/audit.jsonl"
 #: the newest of it are kept
 AUDIT_LINES = 200
@@ -102,6 +104,9 @@ def _check_key(verb: str, key: str, who: str, known: Sequence[str]) -> None:
         raise ConsoleRefused(404, "this head knows no such key")
     if verb == "block" and key == CLUSTER_KEY:
         raise ConsoleRefused(403, "the cluster's own key is not blocked here: rotate_api_key.yml makes a new one")
+    if verb == "block" and key == FORMER_KEY:
+        what = "the cluster's former key ends with rotate_api_key.yml -e sparkthor_drop_old=true"
+        raise ConsoleRefused(403, f"{what}, and is not blocked here")
     if verb == "block" and key == who:
         raise ConsoleRefused(403, "a key does not block itself: who would let it in again?")
 
@@ -167,7 +172,7 @@ class ConsoleHands:
     def act(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Begin what is wished; the job that it is.  Raises Refused."""
         try:
-            wish = Wish.of(given, self.groups, self.keys)
+            wish = Wish.of(given, self.groups, lambda: [*self.keys(), *self.blocked()])
             with self._lock:
                 if wish["id"] in self._jobs:
                     return self._jobs[wish["id"]]

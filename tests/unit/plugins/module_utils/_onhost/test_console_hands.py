@@ -165,9 +165,9 @@ def test_the_journal_is_masked_and_short() -> None:
 
 def test_keys_are_those_of_the_front_proxy_and_a_block_stays_only_if_it_is_taken(tmp_path: Path) -> None:
     (tmp_path / "front.good").mkdir()
-    names = {"a" * 20: "default", "b.c" * 9: "web", "d" * 20: "anna"}
-    text = front.key_map([front.NamedKey(name, key) for key, name in names.items()])
-    (tmp_path / "front.good" / "keys.conf").write_text(text)
+    names = {"a" * 20: "default", "b.c" * 9: "web", "d" * 20: "anna", "e" * 20: "previous"}
+    keys = tmp_path / "front.good" / "keys.conf"
+    keys.write_text(front.key_map([front.NamedKey(name, key) for key, name in names.items()]))
     ran: list[list[str]] = []
     status = [0]
 
@@ -179,7 +179,9 @@ def test_keys_are_those_of_the_front_proxy_and_a_block_stays_only_if_it_is_taken
     hands = console_hands.ConsoleHands(
         CONFIG, runner=runner, audit=str(tmp_path / "audit"), front=str(tmp_path), blocked=str(file)
     )
-    assert hands.keys() == ["anna", "default", "web"]
+    assert hands.keys() == ["anna", "default", "previous", "web"]
+    with pytest.raises(console_hands.ConsoleRefused, match="sparkthor_drop_old=true"):
+        hands.act({**WISH, "do": "block", "key": "previous"})
 
     def ends(do: str, number: int) -> tuple[str, list[str]]:
         job = hands.act({**WISH, "do": do, "key": "web", "id": f"{number:08}"})
@@ -193,7 +195,11 @@ def test_keys_are_those_of_the_front_proxy_and_a_block_stays_only_if_it_is_taken
     status[0] = 1
     assert ends("unblock", 3) == ("failed", ["web"])
     status[0] = 0
+    # also of a key that is gone: one that is made anew under its name would be blocked as well
+    keys.write_text("")
     assert ends("unblock", 4) == ("done", [])
+    with pytest.raises(console_hands.ConsoleRefused, match="knows no such key"):
+        hands.act({**WISH, "do": "unblock", "key": "web"})
     assert ran == [["systemctl", "reload", "sparkthor-front.service"]] * 3
 
 
