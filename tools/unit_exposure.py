@@ -19,8 +19,11 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parent.parent
 PAGE = TOP / "docs" / "security-details.md"
 INVENTORY = TOP / "inventories" / "3spark"
-#: units that only what is asked for brings: a limit of tokens, a group on demand, switched sockets
-ASKED_FOR = ("sparkthor-tokens.service", "sparkthor-on-demand.service", "sparkthor-power-guard.service")
+#: units that only what is asked for brings: a limit of tokens, a group on demand, switched sockets, a certificate
+ASKED_FOR = (
+    *("sparkthor-tokens.service", "sparkthor-on-demand.service", "sparkthor-power-guard.service"),
+    "sparkthor-certificate.service",
+)
 #: a row: unit, before, now, and in words what the unit keeps
 ROW = re.compile(r"^\| `(sparkthor-[\w-]+\.service)` \| ([\d.]+|-) \| ([\d.]+) \| (.+) \|$", re.MULTILINE)
 

@@ -30,8 +30,10 @@ def asked_of(
         known = Declared(Templated(variables, templar), strict=False)
         folders = {name: str(known[name]) for name in values.FOLDERS if name in known}
     cluster = variables.get("sparkthor_cluster") or {}
+    sizes = cluster.get("store_bytes")
     # with some engines the head alone has the model
-    sizes = cluster.get("store_bytes") if cluster and host in revisions.holders(cluster) else None
+    if sizes and host not in revisions.holders(cluster):
+        sizes = None
     node = (variables.get("ansible_facts") or {}).get("sparkthor_node") or {}
     root = folders.get("model_store_root")
     asked = {

@@ -50,7 +50,7 @@ def test_the_head_serves_and_watches(variables: dict[str, Any]) -> None:
         *("sparkthor.target", "sparkthor-drop-caches.path", "sparkthor-hang.path", "sparkthor-front.service"),
         *("sparkthor-watchdog.service", "sparkthor-vllm.service"),
         *("sparkthor-address.service", "sparkthor-tokens.service", "sparkthor-on-demand.service"),
-        "sparkthor-power-guard.service",
+        *("sparkthor-power-guard.service", "sparkthor-certificate.timer"),
     }
     # vllm_service starts it
     assert "state" not in units(planned)["sparkthor-vllm.service"]
@@ -132,6 +132,7 @@ def test_a_worker_of_ray_has_no_engine_of_its_own(variables: dict[str, Any]) -> 
     assert "/etc/sparkthor/secrets/hf_token" in with_token["state"]["absent"]
     assert {name for name, unit in units(planned).items() if not unit["enabled"]} == {
         "sparkthor-address.service",
+        "sparkthor-certificate.timer",
         "sparkthor-front.service",
         "sparkthor-on-demand.service",
         "sparkthor-power-guard.service",
