@@ -85,7 +85,7 @@ models:
       wrong: []
       extra: []
 behind:
-  description: Models whose name does not lead to the declared revision yet.
+  description: Models whose name did not lead to the declared revision before this call.
   returned: where there are some
   type: list
   elements: str

@@ -122,8 +122,6 @@ def bring(
         result["need"] = lacking
         return result
     _publish(store, plans, alone)
-    if alone:
-        result.pop("behind", None)
     return result
 
 
@@ -172,15 +170,15 @@ def switch(store: Store, models: Iterable[Model], keep: int, in_use: Collection[
         if not model.revised:
             continue
         was = revisions.current(store, model.name)
-        if not revisions.switch(store, model.folder, model.entries, model.links, check):
-            continue
-        changed = True
-        before.append(f"{model.name} -> {was}\n" if was else "")
-        after.append(f"{model.name} -> {model.folder}\n")
-        if not check:
-            for folder in revisions.superfluous(store, model.name, keep, in_use):
-                before.append(f"{folder}\n")
-                store.remove(folder)
+        if revisions.switch(store, model.folder, model.entries, model.links, check):
+            changed = True
+            before.append(f"{model.name} -> {was}\n" if was else "")
+            after.append(f"{model.name} -> {model.folder}\n")
+        # where one host alone has it, its name leads there already
+        for folder in [] if check else revisions.superfluous(store, model.name, keep, in_use):
+            changed = True
+            before.append(f"{folder}\n")
+            store.remove(folder)
     result: dict[str, Any] = {"changed": changed}
     if changed:
         if not check:

@@ -228,9 +228,21 @@ def test_a_new_revision_is_here_before_its_name_means_it(host: Host) -> None:
 def test_one_host_alone_gets_revision_and_name_in_one_call(host: Host) -> None:
     model = revised(FILES)
     result = brought(host, model, FILES, "direct")
-    assert (result["changed"], "behind" in result) == (True, False)
+    assert (result["changed"], result["behind"]) == (True, ["tiny"])
     assert (host.root / "tiny" / "config.json").read_bytes() == b"{}"
-    assert host.call({}, models=[model])["changed"] is False
+    settled = host.call({}, models=[model])
+    assert (settled["changed"], "behind" in settled) == (False, False)
+
+
+def test_one_host_alone_keeps_no_more_revisions_than_others(host: Host) -> None:
+    old, new = revised(FILES), revised(NEWER)
+    for model, files in ((old, FILES), (new, NEWER)):
+        assert brought(host, model, files, "direct")["behind"] == ["tiny"]
+    assert host.call({}, models=[new], module=model_switch, revisions=2)["changed"] is False
+    switched = host.call({}, models=[new], module=model_switch, revisions=1)
+    assert (switched["changed"], switched["diff"]["before"]) == (True, f"{old['folder']}\n")
+    assert sorted(os.listdir(host.root)) == [".records", "tiny", new["folder"]]
+    assert host.call({}, models=[new], module=model_switch, revisions=1)["changed"] is False
 
 
 def test_a_folder_of_an_earlier_version_is_adopted_once(host: Host) -> None:
