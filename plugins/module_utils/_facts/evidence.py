@@ -74,9 +74,6 @@ _EQUAL = ("ray", "torch", "nvidia-nccl-cu13", "nvidia-nccl-cu12", *registry.PACK
 #: names or images of containers that may be an engine's; a dot for what some write as a dash
 _CONTAINERS = re.compile("|".join((r"ray|node-\d+", *(name.replace("_", ".") for name in registry.ENGINES))))
 _RAY_LOG = re.compile(r"(?:raylet|gcs_server|worker-.*)\.(?:out|err)$")
-#: model store and caches, unless cluster.json says otherwise
-MODEL_STORE = "/var/lib/sparkthor/models"
-CACHE = "/var/lib/sparkthor/cache"
 #: where engines that are not ours keep models
 OTHER_MODEL_ROOTS = (
     "/root/.cache/huggingface/hub",
@@ -173,7 +170,7 @@ class Collector(RankReader):
 
     def disks(self) -> list[dict[str, Any]]:
         filesystems: dict[Any, dict[str, Any]] = {}
-        for path in _DISKS:
+        for path in (*_DISKS, self.folders()["models"]):
             try:
                 state = os.statvfs(self.path(path))
                 device = os.stat(self.path(path)).st_dev
@@ -234,12 +231,10 @@ class Collector(RankReader):
 
     def folders(self) -> dict[str, str]:
         """Where this host keeps ``models`` and ``cache``, as the newest play declared it."""
-        found = {"models": MODEL_STORE, "cache": CACHE}
         try:
-            declared = foreign.parse_object(self.read(places.DECLARED) or "{}")["folders"]
-            return {name: str(declared.get(name) or folder) for name, folder in found.items()}
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return found
+            return places.folders(foreign.parse_object(self.read(places.DECLARED) or "{}"))
+        except ValueError:
+            return places.folders({})
 
     def models(self) -> list[dict[str, Any]]:
         declared = self.folders()

@@ -152,13 +152,7 @@ class HostReader(files.Below):
         }
 
     def disk(self) -> dict[str, int]:
-        for path in ("/var/lib/sparkthor", "/var/lib", "/"):
-            try:
-                found = os.statvfs(self._path(path))
-            except OSError:
-                continue
-            return {"total": found.f_blocks * found.f_frsize, "free": found.f_bavail * found.f_frsize}
-        return {"total": 0, "free": 0}
+        return places.disk(self._root, self._object(places.DECLARED)) or {"total": 0, "free": 0}
 
     def rdma(self) -> dict[str, Any]:
         found = _rdma.read_links(self._run, self._root)
@@ -179,8 +173,7 @@ class HostReader(files.Below):
 
     def models(self) -> list[str]:
         try:
-            folders = self._object(places.DECLARED).get("folders") or {}
-            names = sorted(os.listdir(self._path(str(folders.get("models") or "/var/lib/sparkthor/models"))))
+            names = sorted(os.listdir(self._path(places.folders(self._object(places.DECLARED))["models"])))
         except OSError:
             return []
         # a revision's folder is there under its model's name as well

@@ -40,8 +40,6 @@ SERVING_UNITS = (
 )
 #: what some hosts have beside it
 FRONT_UNITS = ("sparkthor-address.service", "sparkthor-tokens.service", "sparkthor-on-demand.service")
-#: where models are unless the newest play declared another folder
-MODEL_STORE = "/var/lib/sparkthor/models"
 #: programs the roles ask for; their paths are facts so that no role needs a task to find them
 BINARIES = (
     "apt-get",
@@ -357,10 +355,8 @@ class NodeReader(files.Below):
 
     def models(self) -> dict[str, str]:
         """By the model's name the folder of the revision that its link in the model store leads to."""
-        declared = self._object(places.DECLARED).get("folders")
-        folder = declared.get("models") if isinstance(declared, dict) else None
         links = {}
-        for path in glob.glob(self._path(f"{folder or MODEL_STORE}/*")):
+        for path in glob.glob(self._path(f"{places.folders(self._object(places.DECLARED))['models']}/*")):
             with contextlib.suppress(OSError):
                 name, target = os.path.basename(path), os.readlink(path)
                 if target.startswith(f"{name}@"):

@@ -218,10 +218,9 @@ class ConsoleCollector:
 
 def _store() -> list[str]:
     """Names of the models in the store of this host, for whoever wants to switch."""
-    folders = files.read_json(places.DECLARED).get("folders")
     try:
-        names = os.listdir(str(folders["models"])) if isinstance(folders, dict) else []
-    except (OSError, KeyError):
+        names = os.listdir(places.folders(files.read_json(places.DECLARED))["models"])
+    except OSError:
         return []
     # a revision's folder is there under its model's name as well
     return [printable(name)[:200] for name in sorted(names) if not name.startswith(".") and "@" not in name][:NAMES]

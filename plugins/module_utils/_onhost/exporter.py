@@ -147,14 +147,9 @@ class ExportedHost(files.Below):
         uptime = self.text("/proc/uptime").split()
         if uptime:
             page.add("sparkthor_node_uptime_seconds", "Time since boot.", float(uptime[0]))
-        for path in ("/var/lib/sparkthor", "/var/lib"):
-            try:
-                found = os.statvfs(self._path(path))
-            except OSError:
-                continue
-            page.add("sparkthor_node_disk_total_bytes", "Disk that holds the models.", found.f_blocks * found.f_frsize)
-            page.add("sparkthor_node_disk_free_bytes", "Space left there.", found.f_bavail * found.f_frsize)
-            break
+        if disk := places.disk(self._root, self._object(places.DECLARED)):
+            page.add("sparkthor_node_disk_total_bytes", "Disk that holds the models.", disk["total"])
+            page.add("sparkthor_node_disk_free_bytes", "Space left there.", disk["free"])
 
     def gpus(self, page: Page) -> None:
         limit = limits.gpu_reach(self._kind, gpu_state.clock_limit(self.text(gpu_state.LIMIT_UNIT)))

@@ -10,7 +10,9 @@ The group of the host's own has no name here and the plain paths; one beside it 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 #: folder of the groups beside a host's own one, below each of the three folders of the collection
 BESIDE = "beside"
@@ -21,6 +23,26 @@ RUN = "/run/sparkthor"
 LASTING = "/var/lib/sparkthor"
 #: what the engine's unit, files and folders are called, whichever engine serves
 SERVICE = "vllm"
+#: where a host keeps models and the engine's cache, unless the newest play declared other folders
+FOLDERS = {"models": f"{LASTING}/models", "cache": f"{LASTING}/cache"}
+
+
+def folders(declared: Mapping[str, Any]) -> dict[str, str]:
+    """Where a host keeps ``models`` and ``cache``, by the object in :data:`DECLARED`."""
+    given = declared.get("folders")
+    known = given if isinstance(given, dict) else {}
+    return {name: str(known.get(name) or folder) for name, folder in FOLDERS.items()}
+
+
+def disk(root: str, declared: Mapping[str, Any]) -> dict[str, int] | None:
+    """Bytes ``total`` and ``free`` of the disk that holds the models of the host below ``root``; None if unseen."""
+    for path in (folders(declared)["models"], LASTING, "/var/lib"):
+        try:
+            found = os.statvfs(os.path.join(root, path.lstrip("/")))
+        except (OSError, ValueError):
+            continue
+        return {"total": found.f_blocks * found.f_frsize, "free": found.f_bavail * found.f_frsize}
+    return None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible_collections.sparkthor.cluster.plugins.module_utils._facts.node import MODEL_STORE
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.sglang import SGLANG
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.tensorrt_llm import TENSORRT_LLM
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import MODELS
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import (
     sglang_command,
     tensorrt_llm_command,
@@ -94,7 +94,7 @@ def translate_sparkrun(data: Mapping[str, Any], called: str) -> dict[str, Any]:
     engine, executor = _runtime(data, command, called)
     notes = _steps(data)
     if command:
-        folder = f"{MODEL_STORE}/{model.rstrip('/').rpartition('/')[2]}"
+        folder = f"{MODELS}/{model.rstrip('/').rpartition('/')[2]}"
         own = {"model": model, "model_revision": data.get("model_revision") or "main", "resolved_model_path": folder}
         text = filled(command, {**own, **defaults}, str(data.get("recipe_version")), called)
         served = _COMMANDS[engine][0](text, called) if engine in _COMMANDS else read_command(text, called)
@@ -274,7 +274,7 @@ def _from_defaults(defaults: Mapping[str, Any], notes: list[str]) -> ServedModel
 def _model(served: ServedModel, model: str, program: str, notes: list[str]) -> str:
     """The command's model counts, as it does for the original tool; a path inside its container has no meaning here."""
     given = served.model
-    if not given or given in (model, f"{MODEL_STORE}/{model.rstrip('/').rpartition('/')[2]}"):
+    if not given or given in (model, f"{MODELS}/{model.rstrip('/').rpartition('/')[2]}"):
         return model
     if given.startswith(("/", ".", "~", "$")) or "/" not in given:
         notes.append(f"{program} {given} (a path of the original container; the recipe's model {model} is served)")

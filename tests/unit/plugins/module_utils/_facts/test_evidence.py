@@ -268,6 +268,15 @@ def test_models_are_read_where_the_host_keeps_them(tmp_path: Path) -> None:
     assert "/var/lib/sparkthor/models/m" in {model["path"] for model in seen["models"]}
 
 
+def test_the_disk_of_the_models_is_among_the_disks(tmp_path: Path) -> None:
+    machine(tmp_path)
+    # another file system than that of the tests' files
+    (tmp_path / "data").symlink_to("/dev/shm")
+    assert "/data" not in {disk["path"] for disk in collect(tmp_path)[0]["disks"]}
+    (tmp_path / "etc/sparkthor/cluster.json").write_text(json.dumps({"folders": {"models": "/data"}}))
+    assert "/data" in {disk["path"] for disk in collect(tmp_path)[0]["disks"]}
+
+
 def test_a_unit_that_runs_is_asked_for_its_present_life_only(tmp_path: Path) -> None:
     machine(tmp_path)
     seen, runs = collect(tmp_path)

@@ -67,6 +67,23 @@ def test_models_are_listed_where_the_host_keeps_them(tmp_path):
     assert host(tmp_path, {}).models() == ["mine"]
 
 
+def test_the_disk_is_the_one_that_holds_the_models(tmp_path):
+    for folder in ("var/lib/sparkthor", "etc/sparkthor"):
+        (tmp_path / folder).mkdir(parents=True)
+    # another file system than that of the tests' files
+    (tmp_path / "data").symlink_to("/dev/shm")
+    assert host(tmp_path, {}).disk()["total"] == total(tmp_path)
+    (tmp_path / "etc/sparkthor/cluster.json").write_text('{"folders": {"models": "/data"}}')
+    assert host(tmp_path, {}).disk()["total"] == total("/dev/shm") != total(tmp_path)
+    (tmp_path / "etc/sparkthor/cluster.json").write_text('{"folders": {"models": "/not/there/yet"}}')
+    assert host(tmp_path, {}).disk()["total"] == total(tmp_path)
+
+
+def total(path):
+    found = os.statvfs(path)
+    return found.f_blocks * found.f_frsize
+
+
 def test_a_bare_host_is_all_absence_and_no_error(tmp_path):
     status = host(tmp_path, {}).read()
     assert status["units"] == {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import http.server
+import os
 import re
 import socketserver
 import time
@@ -104,6 +105,15 @@ def test_what_a_host_says(host):
     assert "docker0" not in page
     assert 'netdev="lo"' not in page
     assert "symbol_errors" not in page
+
+
+def test_the_disk_is_the_one_that_holds_the_models(host, tmp_path):
+    # another file system than that of the tests' files
+    (tmp_path / "data").symlink_to("/dev/shm")
+    (tmp_path / "etc/sparkthor").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "etc/sparkthor/cluster.json").write_text('{"folders": {"models": "/data"}}')
+    found = os.statvfs("/dev/shm")
+    assert f"sparkthor_node_disk_total_bytes {found.f_blocks * found.f_frsize}" in host.page([]).splitlines()
 
 
 def test_the_format_is_prometheus_own(host):
