@@ -62,6 +62,7 @@ WAITERS = {
     "module_utils._onhost.former_head.stay_down": "waits for ever",
     "module_utils._onhost.nodes_prepare.ask": "reaches Ray's workers as code of its own, without this collection",
     "module_utils._onhost.power_guard._run": "tries so many times, however long each takes",
+    "module_utils._onhost.rank_head._prepare": "in an event loop, and for ever",
     "module_utils._onhost.rank_process.drop_caches": "in an event loop, which a sleep would stop",
     "module_utils._onhost.rank_process.listening": "in an event loop, which a sleep would stop",
     "module_utils._onhost.rank_worker.run": "in an event loop, and for ever",

@@ -24,6 +24,8 @@ from .rank_process import RankProcess, drop_caches, process_name_of, served
 
 #: characters of a worker's reason that are told on
 REASON = 2000
+#: seconds at most before the next generation, after several in which a host went away before any rank began
+LONGEST_PAUSE = 60.0
 
 
 @dataclasses.dataclass
@@ -124,6 +126,7 @@ class Head:
                 del self.members[member.host]
 
     async def _prepare(self) -> None:
+        pause = self.settings.retry
         while True:
             # all ranks of a generation load this one, the head's own as well, whatever is declared meanwhile
             self.model = served(self.settings)
@@ -141,6 +144,9 @@ class Head:
             # a host went away meanwhile: the generation never ran, the next one gathers anew
             self.phase = rank_link.GATHER
             await self._tell_all()
+            # one that cannot take part, as its disk is full, comes back at once
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
             await self._gather()
 
     def _believed(self) -> int:

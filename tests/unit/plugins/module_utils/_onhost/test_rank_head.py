@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,23 @@ def test_a_rank_that_fails_ends_the_generation_with_its_reason(tmp_path: Path) -
     assert "rank on three failed" in line
     assert "config.json" in line
     assert "check vllm_serve_model" in line
+
+
+def test_a_worker_that_cannot_take_part_is_asked_ever_less_often(tmp_path: Path) -> None:
+    began = time.monotonic()
+
+    async def story(site: Site) -> None:
+        site.start("one")
+        site.start("two")
+        # nothing can be written there, as on a full disk
+        site.start("three", memory_path="/dev/null/memory")
+        await until(lambda: rank_link.remembered(str(tmp_path / "one.memory")) >= 6)
+        assert not site.began("one")
+
+    site = run(tmp_path, story)
+    # each pause twice as long as the one before
+    assert time.monotonic() - began > 0.05 * (1 + 2 + 4 + 8 + 16)
+    assert any("/dev/null/memory cannot be written" in line for line in site.said)
 
 
 def test_the_exit_of_the_heads_rank_is_its_own(tmp_path: Path) -> None:
