@@ -50,7 +50,7 @@ def test_what_a_container_does_not_allow_is_named(
         ({"load-format": "instanttensor", "numa-bind": False}, {}),
         ({"kv-transfer-config": "{}"}, {}),
         ({"kv-transfer-config": {"kv_connector_extra_config": {"backends": "POSIX"}}}, {}),
-        (nixl("UCX"), {"UCX_TLS": "all", "VLLM_USE_IO_URING": "0", "MY_IO_URING": "off", "OMP_NUM_THREADS": "1"}),
+        (nixl("UCX"), {"UCX_TLS": "all", "VLLM_USE_IO_URING": "0", "MY_IO_URING": "off", "NO_URING": None, "OMP": "1"}),
         # the host's own IPC and locked memory are in every container
         ({"mm-processor-cache-type": "shm", "enable-shm-tensor-arena": True, "kv-offloading-size": 8}, {}),
     ],

@@ -179,6 +179,14 @@ def test_the_head_s_file_has_the_workers(llama: dict[str, Any]) -> None:
     assert 'A="1"' in environment
 
 
+def test_a_null_takes_a_variable_of_the_role_away(model: str, llama: dict[str, Any]) -> None:
+    found = served(model, vllm_serve_env={"GGML_NO_BACKTRACE": None})["environment"]
+    llama["sparkthor_cluster"]["serving"]["environment"] = {**found, "LLAMA_ARG_RPC": None}
+    planned_role = plan(llama)
+    assert "GGML_NO_BACKTRACE" not in files(planned_role)["/etc/sparkthor/vllm.env"]
+    assert not any("GGML_NO_BACKTRACE" in word for word in planned_role["trials"][0])
+
+
 def test_no_file_of_options_is_read_that_nobody_here_wrote(llama: dict[str, Any]) -> None:
     """Its programs read ``llama.cpp/config.ini`` below ``/etc`` and ``$XDG_CONFIG_HOME`` before our words."""
     found = files(plan(llama))

@@ -99,6 +99,16 @@ def test_each_rank_has_its_file(sglang: dict[str, Any]) -> None:
     assert "VLLM_" not in environment
 
 
+def test_a_null_takes_a_variable_of_the_role_away(sglang: dict[str, Any]) -> None:
+    found = served(vllm_serve_env={"DO_NOT_TRACK": None})["environment"]
+    assert found == {"DO_NOT_TRACK": None}
+    sglang["sparkthor_cluster"]["serving"]["environment"] = found
+    assert "DO_NOT_TRACK" not in files(plan(sglang))["/etc/sparkthor/vllm.env"]
+    # but not the layers of the stages, by which the memory is planned
+    asked = {"vllm_serve_tensor_parallel_size": 1, "vllm_serve_env": {"SGLANG_PP_LAYER_PARTITION": None}}
+    assert served(**asked)["environment"] == {"SGLANG_PP_LAYER_PARTITION": "18,17"}
+
+
 def test_only_those_who_must_reach_its_port(sglang: dict[str, Any]) -> None:
     found = files(plan(sglang))
     rules = found["/etc/sparkthor/engine-port.nft"]

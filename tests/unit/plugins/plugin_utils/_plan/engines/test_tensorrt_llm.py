@@ -118,6 +118,11 @@ def test_its_host_has_its_file_and_command(trt: dict[str, Any]) -> None:
     assert 'A="1"' in environment
 
 
+def test_a_null_takes_a_variable_of_the_role_away(trt: dict[str, Any]) -> None:
+    trt["sparkthor_cluster"]["serving"]["environment"] = served(vllm_serve_env={"DO_NOT_TRACK": None})["environment"]
+    assert "DO_NOT_TRACK" not in files(plan(trt))["/etc/sparkthor/vllm.env"]
+
+
 def test_its_page_of_metrics_is_not_the_one_that_is_read_once(trt: dict[str, Any]) -> None:
     found = files(plan(trt, vllm_serve_metrics_listen="127.0.0.1:9000"))
     front = found["/etc/sparkthor/front/nginx.conf"]
