@@ -380,23 +380,27 @@ def start(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
     live, routes = job.live_links(), job.live_routes()
     management = netplan_decision.management_netdev(params["management_address"], live, routes)
+    # of a run that died: all may look as planned until its timer takes that back
+    leftover = module.check_mode and change.armed()
     if not module.check_mode:
         warning = change.clear_leftovers()
         if warning:
             module.warn(warning)
-    elif change.armed():
+    elif leftover:
         module.warn("an unconfirmed network change is armed on this host; a real run takes it back first")
     if params["state"] == "absent":
         decision = netplan_decision.decide_absent(params, management)
     else:
         decision = netplan_decision.decide_present(params, management)
     result = decided(module, decision)
+    if leftover:
+        result["changed"] = result["needs_change"] = True
     wait = module.check_mode or decision.needs_apply or not params["confirm"]
     if params["environment_path"] and params["state"] == "present":
         # With a network change it waits for the confirmation: after a rollback the host has all its previous files.
         write_environment(module, result, not wait)
     if module.check_mode:
-        if not decision.changed and params["state"] == "present":
+        if not decision.changed and not leftover and params["state"] == "present":
             report = link_state.verify(params["links"])
             result.update(links=report, verified=all(link["ok"] for link in report))
         return result

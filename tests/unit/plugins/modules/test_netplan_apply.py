@@ -80,6 +80,16 @@ def test_check_mode_predicts_and_touches_nothing(host: dict[str, Any], capsys: p
     assert host["warned"] == ["an unconfirmed network change is armed on this host; a real run takes it back first"]
 
 
+@pytest.mark.parametrize("state", ["present", "absent"])
+def test_what_a_run_that_died_left_armed_is_a_needed_change(
+    host: dict[str, Any], capsys: pytest.CaptureFixture[str], state: str
+) -> None:
+    host["armed"] = True
+    result = run(capsys, check=True, state=state)
+    assert (result["changed"], result["needs_change"]) == (True, True)
+    assert "verified" not in result, "the links are as planned only until the timer ends"
+
+
 def test_mode_and_environment_need_no_rollback(host: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     host["decision"] = netplan_apply.change.NetplanDecision(changed=True, after=dict(FILE))
     host["environment"] = ({"/etc/sparkthor/fabric.env": {}}, {})
