@@ -27,15 +27,17 @@ def inventory(tmp_path: Path) -> Path:
     return folder
 
 
-def back_up(inventory: Path, *arguments: str, **variables: object) -> subprocess.CompletedProcess[str]:
+def back_up(
+    inventory: Path, *arguments: str, folder: Path = TOP, **variables: object
+) -> subprocess.CompletedProcess[str]:
     given = {
         "backup_file": inventory.parent / "backup",
         "backup_password_file": inventory.parent / "password",
         **variables,
     }
     extra = [word for name, value in given.items() for word in ("-e", f"{name}={value}")]
-    command = [str(BIN / "ansible-playbook"), "playbooks/backup.yml", "-i", str(inventory), *extra, *arguments]
-    return subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False)
+    command = [str(BIN / "ansible-playbook"), str(TOP / "playbooks/backup.yml"), "-i", str(inventory)]
+    return subprocess.run([*command, *extra, *arguments], cwd=folder, capture_output=True, text=True, check=False)
 
 
 def unpacked(inventory: Path) -> dict[str, str]:
@@ -67,6 +69,14 @@ def test_it_holds_inventory_and_secrets_and_shows_neither(inventory: Path) -> No
         "group_vars/cluster.yml": (inventory / "group_vars" / "cluster.yml").read_text(),
         ".secrets/api_key": KEY,
     }
+
+
+def test_names_of_files_start_where_the_user_stands(inventory: Path) -> None:
+    done = back_up(inventory, folder=inventory.parent, backup_file="backup", backup_password_file="password")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{inventory.parent}/backup: 2 files" in done.stdout
+    assert not (TOP / "playbooks/backup").exists()
+    assert set(unpacked(inventory)) == {"hosts.yml", "group_vars/cluster.yml"}
 
 
 def test_secrets_that_lie_elsewhere_are_where_a_new_inventory_has_them(inventory: Path) -> None:
