@@ -1,7 +1,8 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What somebody without a key can do to others by headers: large ones, many, slow ones, on very many connections."""
+"""What somebody without a key can do to others by headers: large ones, many, slow ones, on very many connections.
+And by bodies, where no key is asked for."""
 
 from __future__ import annotations
 
@@ -90,6 +91,16 @@ def test_the_answer_to_what_cannot_be_read_is_nobodys_path(
 ) -> None:
     with running(tmp_path, of_group(variables, "c") if has_door else variables) as found:
         assert asked(found, key(path="/malformed")) == 404
+
+
+@pytest.mark.parametrize("path", ["/health", f"/health?nonce={'a' * 32}", "/health/group/big"])
+@pytest.mark.parametrize("head", ["Content-Length: 60000000", "Transfer-Encoding: chunked"])
+def test_a_question_about_health_has_no_body(tmp_path: Path, variables: dict[str, Any], path: str, head: str) -> None:
+    body = b"x" * 1000 if head.startswith("Content") else b"2\r\nxx\r\n"
+    question = f"GET {path} HTTP/1.1\r\nHost: x\r\n{head}\r\n\r\n".encode()
+    with running(tmp_path, of_group(variables, "c") if "group" in path else variables) as found:
+        # before the body has ended: nginx would wait for the rest
+        assert asked(found, question + body) == 413
 
 
 @contextlib.contextmanager
