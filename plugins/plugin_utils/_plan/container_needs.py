@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
+
 #: why numa-bind needs more than Docker gives
 _NUMA = "binds memory to a NUMA node, which Docker's seccomp profile allows with the capability SYS_NICE alone"
 
@@ -50,7 +52,7 @@ def _of_arguments(args: Mapping[str, Any]) -> Iterator[Need]:
 
 
 def _of_environment(environment: Mapping[str, Any]) -> Iterator[Need]:
-    for name, value in environment.items():
+    for name, value in merged(environment).items():
         words = str(value).lower()
         if "URING" in name.upper() and words not in ("", "0", "false", "off", "no"):
             yield _uring(name, value, f"set {name} to 0")

@@ -98,6 +98,11 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
+def with_nulls(planned: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """What is planned and the user's nulls, which take away variables of the role's as well; the plan's own stay."""
+    return {**{name: None for name, value in own.items() if value is None}, **planned}
+
+
 def secret_name(name: object, value: object) -> bool:
     """Whether a variable is a secret, by its name; a switch or a number is none."""
     return value is not None and bool(_SECRET.search(str(name))) and not _HARMLESS.fullmatch(str(value))

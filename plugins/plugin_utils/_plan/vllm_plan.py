@@ -27,7 +27,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import overrides as _overrides
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged, with_nulls
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import memory_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import option_name
@@ -95,7 +95,7 @@ def resolve(
         **{key: parallel[key] for key in ("tensor_parallel", "pipeline_parallel", "expert_parallel")},
         "why": _recipe.reason_of(data, given, len(hosts), topology, parallel),
         "args": checked,
-        "environment": {**environment, **_nulls(given.get("environment", {}))},
+        "environment": with_nulls(environment, given.get("environment", {})),
         "acknowledged": acknowledged,
         "answers": bool(data["answers"]) and checked.get("runner") != "pooling",
         "memory": sizes,
@@ -133,11 +133,6 @@ def calls_of(config: Mapping[str, Any] | None) -> list[str]:
     experts = read_shape(config).experts > 0
     kda = isinstance(text.get("linear_attn_config"), Mapping) or str(text.get("model_type")).startswith("glm5_next")
     return [*([EXPERTS] if experts else []), *([KDA] if kda else [])]
-
-
-def _nulls(environment: Mapping[str, Any]) -> dict[str, None]:
-    """The user's nulls stay, for they take away variables of the role's as well."""
-    return {name: None for name, value in environment.items() if value is None}
 
 
 def _memory_in_gib(

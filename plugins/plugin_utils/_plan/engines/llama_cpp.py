@@ -29,7 +29,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.ba
     PlannedEngine,
     PortGuard,
 )
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged, with_nulls
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import ServeConfigError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_serve import Serving
@@ -61,7 +61,7 @@ class PlannedLlamaCpp(PlannedEngine):
     def plan(self, recipe: Mapping[str, Any] | str, hosts: Sequence[str], **known: Any) -> dict[str, Any]:
         data, own, replaced = _recipe.begun(recipe, hosts, known, LLAMA_CPP)
         acknowledged, length = list(own.get("acknowledged", [])), own.get("max_model_len", data["max_model_len"])
-        args = _arguments(data, own, acknowledged)
+        args, wanted = _arguments(data, own, acknowledged), own.get("environment", {})
         _one_gpu_each(data, hosts, known.get("gpus_per_host", 1), own)
         sizing = llama_cpp_args.sizes(args)
         if len(hosts) > 1 and sizing.get("prompt_cache_mib"):
@@ -85,7 +85,7 @@ class PlannedLlamaCpp(PlannedEngine):
             **{"tensor_parallel": 1, "pipeline_parallel": len(hosts), "expert_parallel": False},
             "why": f"TP=1 PP={len(hosts)}: {self.title} puts whole layers on hosts{layers}",
             "args": whole,
-            "environment": dict(merged(data["environment"], own.get("environment", {}))),
+            "environment": with_nulls(merged(data["environment"], wanted), wanted),
             "acknowledged": acknowledged,
             "answers": bool(data["answers"]) and not {"embeddings", "embedding", "rerank"} & set(whole),
             "memory": sizes,
@@ -128,7 +128,7 @@ class PlannedLlamaCpp(PlannedEngine):
         return {**config, **dict(sorted(serving.args.items()))}
 
     def environment(self, serving: Serving) -> dict[str, Any]:
-        if hidden := sorted(name for name in serving.own_environment if str(name).startswith("LLAMA_ARG_")):
+        if hidden := sorted(name for name in merged(serving.own_environment) if str(name).startswith("LLAMA_ARG_")):
             raise ServeConfigError(
                 f"vllm_serve_env: {hidden[0]} sets an option of {self.title} where nobody looks; use vllm_serve_args"
             )

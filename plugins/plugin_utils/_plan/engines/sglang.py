@@ -31,7 +31,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines im
     sglang_trust,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import Abilities, PlannedEngine
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged, with_nulls
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import ServeConfigError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_serve import Serving
@@ -96,7 +96,7 @@ class PlannedSglang(PlannedEngine):
             **{key: parallel[key] for key in ("tensor_parallel", "pipeline_parallel", "expert_parallel")},
             "why": _recipe.reason_of(data, own, len(hosts), topology, parallel),
             "args": args,
-            "environment": environment,
+            "environment": with_nulls(environment, own.get("environment", {})),
             "acknowledged": acknowledged,
             "answers": bool(data["answers"]) and not args.get("is-embedding"),
             "memory": sizes,

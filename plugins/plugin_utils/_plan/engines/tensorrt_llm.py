@@ -19,7 +19,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import rec
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import OFFLINE, cache_folders
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import free_options, tensorrt_llm_args
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import Abilities, PlannedEngine
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged, with_nulls
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import ServeConfigError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_serve import Serving
@@ -52,7 +52,7 @@ class PlannedTensorrtLlm(PlannedEngine):
     def plan(self, recipe: Mapping[str, Any] | str, hosts: Sequence[str], **known: Any) -> dict[str, Any]:
         data, own, replaced = _recipe.begun(recipe, hosts, known, TENSORRT_LLM)
         acknowledged, length = list(own.get("acknowledged", [])), own.get("max_model_len", data["max_model_len"])
-        args = _arguments(data, own, acknowledged)
+        args, wanted = _arguments(data, own, acknowledged), own.get("environment", {})
         shape = known.get("config") or data["config"]
         _text_alone(data, shape)
         data["weights_bytes"] = known.get("weights_bytes") or data["weights_bytes"]
@@ -83,7 +83,7 @@ class PlannedTensorrtLlm(PlannedEngine):
             **{key: parallel[key] for key in ("tensor_parallel", "pipeline_parallel", "expert_parallel")},
             "why": _recipe.reason_of(data, own, len(hosts), topology, parallel),
             "args": args,
-            "environment": dict(merged(data["environment"], own.get("environment", {}))),
+            "environment": with_nulls(merged(data["environment"], wanted), wanted),
             "acknowledged": acknowledged,
             "answers": bool(data["answers"]),
             "memory": sizes,
