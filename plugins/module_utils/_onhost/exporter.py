@@ -28,7 +28,7 @@ from typing import Any
 
 from .._lib import files, foreign, peer
 from .._lib.command import run_limited
-from . import engine_figures, front_counts, gpu_state, host_versions, limits, pcie_errors, places
+from . import engine_figures, front_counts, gpu_state, host_versions, limits, pcie_errors, places, ray_processes
 from .endpoint import endpoint_of
 from .engines import registry
 from .notify import ALIVE, READY, notify
@@ -190,6 +190,15 @@ class ExportedHost(files.Below):
         text = "Times that the firewall was gone or another one, and was loaded again."
         page.add("sparkthor_firewall_reloads_total", text, reloads, "counter")
 
+    def api(self, page: Page) -> None:
+        """Of a head, whose front proxy listens on whatever addresses its owner gave it."""
+        declared = self._object(places.DECLARED)
+        if not declared.get("head") or declared["head"] != declared.get("host"):
+            return
+        open_ones = ray_processes.listening_inodes(map(self.text, ("/proc/net/tcp", "/proc/net/tcp6"))).values()
+        text = "1 while the front proxy listens on the port of the API."
+        page.add("sparkthor_front_listens", text, int(declared.get("api_port") in open_ones))
+
     def keys(self, page: Page) -> None:
         """What keys used of their tokens, where one has a limit."""
         try:
@@ -266,6 +275,7 @@ class ExportedHost(files.Below):
         self.gpus(page)
         self.versions(page)
         self.firewall(page)
+        self.api(page)
         self.keys(page)
         self.links(page, planned)
         self.rdma(page)

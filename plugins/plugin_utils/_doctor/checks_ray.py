@@ -9,7 +9,9 @@ import typing as t
 from collections.abc import Iterator, Mapping, Sequence
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import systemd
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.verdict import gib
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import places
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import (
     GIB,
@@ -149,28 +151,31 @@ def ray_unhealthy(case: Case) -> Iterator[Hit]:
             yield Hit(about, [problem["cause"]], fix=problem["fix"], hosts=(about,))
 
 
+def _paused(case: Case, host: str, evidence: Evidence) -> set[str]:
+    """Units of a host that nobody expects to run: those of a group in maintenance or asleep. Its head knows."""
+    paused = {
+        unit
+        for group in groups_told(evidence)
+        if group.listed("maintenance") in (evidence.get("files") or {})
+        for unit in (group.unit, group.watchdog)
+    }
+    head = case.evidence.get(case.together(host)[0]) or {}
+    if places.OWN.listed("maintenance") in (head.get("files") or {}):
+        paused |= {places.OWN.unit, places.OWN.watchdog}
+    return paused
+
+
 @check
 def unit_down(case: Case) -> Iterator[Hit]:
     for host, evidence in hosts_read(case):
-        units = evidence.get("units") or {}
-        files = evidence.get("files") or {}
-        paused = {
-            unit
-            for group in groups_told(evidence)
-            if group.listed("maintenance") in files
-            for unit in (group.unit, group.watchdog)
-        }
+        units, paused = evidence.get("units") or {}, _paused(case, host, evidence)
         beside = [unit for group in groups_told(evidence) if group.name for unit in (group.unit, group.watchdog)]
         for name in (*node.SERVING_UNITS, *node.FRONT_UNITS, *beside):
             unit = units.get(name) or {}
-            if unit.get("LoadState") != "loaded" or unit.get("UnitFileState") not in ("enabled", "static", "linked"):
+            if unit.get("LoadState") != "loaded" or name in paused:
                 continue
-            state, restarts = unit.get("ActiveState", ""), int(unit.get("NRestarts") or 0)
-            stuck = state == "activating" and (unit.get("SubState") == "auto-restart" or restarts > 2)
-            if state in ("failed", "inactive") or stuck:
-                if name in paused:
-                    continue
-                how = f"{state} ({unit.get('SubState')}), result {unit.get('Result')}, {restarts} restarts"
+            told = [str(unit.get(key)) for key in ("ActiveState", "SubState", "UnitFileState", "Result")]
+            if how := systemd.down(*told, restarts=int(unit.get("NRestarts") or 0)):
                 yield Hit(host, [f"{name} is {how}"], name)
 
 

@@ -9,7 +9,7 @@ their peers.  Nothing here raises over what hosts said.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -41,6 +41,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster im
     told_cidrs,
     with_cidr,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import units
 
 VERSION = 1
 GIB = 1024**3
@@ -301,7 +302,9 @@ def host_status(
     facts: Mapping[str, Any] | None,
     planned: Mapping[str, Any],
     head: bool,
+    paused: Set[str] = frozenset(),
 ) -> tuple[dict[str, Any], list[Finding]]:
+    """``paused`` are units of the host that nobody expects to run."""
     state: dict[str, Any] = {
         "reachable": facts is not None,
         "role": "head" if head else "worker",
@@ -343,9 +346,7 @@ def host_status(
     lit = [link["netdev"] for link in state["links"] if link["state"] == "up"]
     if left := cabling.what_is_left(planned.get("links", []), lit):
         problems.append(Finding("link", left, "check the cable at both ends", host))
-    for name, unit in facts["units"].items():
-        if unit["active"] == "failed":
-            problems.append(Finding("unit", f"{name} failed ({unit['result']})", f"journalctl -u {name} -n 50", host))
+    problems += units.problems(host, facts["units"], paused)
     if text := host_name.told(node):
         problems.append(Finding("name", text, host_name.fix(node), host))
     problems += _firewall_problems(host, facts.get("firewall") or {}, facts["units"])
@@ -506,9 +507,11 @@ def document(
     head = heads[0] if heads else hosts[0]
     by_host: dict[str, Any] = {}
     problems = [Finding("plan", plan_error, "correct the inventory", "inventory")] if plan_error else []
+    paused = units.paused([part.hosts for part in parts if part.hosts], facts_by_host)
     for host in hosts:
+        outcome, facts = outcomes.get(host, {}), facts_by_host.get(host)
         by_host[host], told_here = host_status(
-            host, hostvars[host], outcomes.get(host, {}), facts_by_host.get(host), fabric.get(host, {}), host in heads
+            host, hostvars[host], outcome, facts, fabric.get(host, {}), host in heads, paused.get(host, set())
         )
         if host in lost:
             by_host[host]["control_address"] = ""
@@ -529,9 +532,8 @@ def document(
     problems += told_here
     ray, serving = served[parts[0].name]["ray"], served[parts[0].name]["serving"]
     differences = differing(by_host)
-    for name, versions in differences.items():
-        told = host_versions.difference(name, versions)
-        problems.append(Finding("differs", told, host_versions.FIX, "cluster"))
+    told = [host_versions.difference(name, versions) for name, versions in differences.items()]
+    problems += [Finding("differs", what, host_versions.FIX, "cluster") for what in told]
     shown = {key: cluster.get(key) for key in ("topology", "profile", "head", "hosts", "head_address", "world")}
     if head not in facts_by_host or head in lost:
         shown["head_address"] = by_host[head]["control_address"]

@@ -116,6 +116,19 @@ def test_the_disk_is_the_one_that_holds_the_models(host, tmp_path):
     assert f"sparkthor_node_disk_total_bytes {found.f_blocks * found.f_frsize}" in host.page([]).splitlines()
 
 
+def test_whether_the_front_proxy_of_a_head_listens(host, tmp_path):
+    head = "  1: 00000000000000000000000000000000:1F40 0:0 0A 0:0 00:0 0 0 0 77 1\n"
+    assert "sparkthor_front_listens" not in host.page([])
+    fill(tmp_path, "etc/sparkthor/cluster.json", '{"host": "a", "head": "b", "api_port": 8000}')
+    assert "sparkthor_front_listens" not in host.page([])
+    fill(tmp_path, "etc/sparkthor/cluster.json", '{"host": "a", "head": "a", "api_port": 8000}')
+    assert "sparkthor_front_listens 0" in host.page([]).splitlines()
+    fill(tmp_path, "proc/net/tcp6", f"  sl  local_address\n{head}")
+    assert "sparkthor_front_listens 1" in host.page([]).splitlines()
+    fill(tmp_path, "proc/net/tcp6", f"  sl  local_address\n{head.replace('1F40', '1F41')}")
+    assert "sparkthor_front_listens 0" in host.page([]).splitlines()
+
+
 def test_the_format_is_prometheus_own(host):
     seen = set()
     current = ""

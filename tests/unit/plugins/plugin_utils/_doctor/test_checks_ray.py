@@ -95,6 +95,17 @@ def paused_and_ended_beside(case: Case) -> None:
     ev(case, "a")["files"]["maintenance"] = "stopped by playbooks/stop.yml"
 
 
+def a_rank_that_waits(case: Case) -> None:
+    unit_in_restart_loop(case)
+    units = ev(case, "b")["units"]
+    units["sparkthor-vllm.service"] = ev(case, "a")["units"].pop("sparkthor-vllm.service")
+
+
+def a_rank_of_a_stopped_group(case: Case) -> None:
+    a_rank_that_waits(case)
+    ev(case, "a")["files"]["maintenance"] = "stopped by playbooks/stop.yml"
+
+
 def ray_lacks_a_node(case: Case) -> None:
     problem = {"code": "node_missing", "node": "b", "cause": "node b is not a member", "fix": "see b"}
     ev(case, "a")["ray"] = {"problems": [problem]}
@@ -120,6 +131,8 @@ def test_what_a_host_says_hides_nothing_of_another() -> None:
         (memlock_of_one_host, []),
         (memlock_of_a_unit, []),
         (unit_in_restart_loop, [("unit-down", ("a",))]),
+        (a_rank_that_waits, [("unit-down", ("b",))]),
+        (a_rank_of_a_stopped_group, []),
         (no_on_demand, [("unit-down", ("a",))]),
         (degraded, [("serving-down", ("a",))]),
         (degraded_beside, [("serving-down", ("a",))]),

@@ -259,11 +259,29 @@ def test_failed_units_memory_disk_and_swap(outcomes):
     facts["memory"].update(available=status.GIB, total=100 * status.GIB, swap_used=3 * status.GIB)
     facts["disk"] = {"total": 1000 * status.GIB, "free": status.GIB}
     assert texts(made(outcomes)) == [
-        "spark-02: sparkthor-ray failed (exit-code)",
+        "spark-02: sparkthor-ray is failed (running), result exit-code, 0 restarts",
         "spark-02: only 1.0 GiB of memory are left",
         "spark-02: disk nearly full: 1.0 GiB left",
         "spark-02: 3.0 GiB are swapped out",
     ]
+
+
+def test_a_front_proxy_that_systemd_starts_again_and_again_is_something_to_fix(outcomes):
+    front = outcomes["spark-01"]["status"]["units"]["sparkthor-front"]
+    front.update(active="activating", sub="auto-restart", result="exit-code", restarts=1)
+    document = made(outcomes)
+    told = "sparkthor-front is activating (auto-restart), result exit-code, 1 restarts"
+    assert texts(document) == [f"spark-01: {told}"]
+    assert not document["ok"]
+    assert document["problems"][0]["fix"] == "journalctl -u sparkthor-front -n 50"
+
+
+def test_a_group_in_maintenance_misses_no_unit_on_any_of_its_hosts(outcomes):
+    rank = outcomes["spark-02"]["status"]["units"]
+    rank["sparkthor-vllm"] = {**rank["sparkthor-ray"], "active": "activating", "sub": "start-pre", "restarts": 9}
+    assert texts(made(outcomes)) == ["spark-02: sparkthor-vllm is activating (start-pre), result success, 9 restarts"]
+    outcomes["spark-01"]["status"]["serving"]["maintenance"] = "stopped by playbooks/stop.yml"
+    assert texts(made(outcomes)) == []
 
 
 @pytest.mark.parametrize("topology", ["switch", "ring", "lan"])
