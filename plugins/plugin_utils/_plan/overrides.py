@@ -22,14 +22,17 @@ _DRAFTS = "speculative-config"
 
 
 def with_dependents(data: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The recipe without what belongs to a model or an image that ``given`` replaces; what is to be said about it.
+    """The recipe without what belongs to a model, an image or a runtime that ``given`` replaces; what is to be said.
 
     A folder, or a name in the model store, that ends like the recipe's model is that model at another place.
     """
     kept: dict[str, Any] = dict(data)
     notes: list[str] = []
-    if given.get("image_archive") or given.get("image", data["image"]) != data["image"]:
-        kept.update(image_digest="", vllm={**data["vllm"], "pinned": ""})
+    another_image = given.get("image_archive") or given.get("image", data["image"]) != data["image"]
+    if another_image:
+        kept["image_digest"] = ""
+    if another_image or given.get("runtime", data["runtime"]) != data["runtime"]:
+        kept["vllm"] = {**data["vllm"], "pinned": ""}
     theirs, mine = str(data["model"]), str(given.get("model") or data["model"])
     if mine == theirs:
         return kept, notes

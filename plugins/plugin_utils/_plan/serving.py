@@ -8,6 +8,7 @@ A module of its own, because it brings half of the collection along, and a run o
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -44,6 +45,8 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_val
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 
 Ask = drafter.Ask
+#: what a venv is made of where the inventory names no lock: the default of the role engine
+LOCK = os.path.join(os.path.dirname(_recipe.SHIPPED), "requirements", "engine", "cuda13-cp312-aarch64.txt")
 _SAFETENSORS = "safetensors"
 
 
@@ -113,13 +116,11 @@ def plan_serving(
     chosen = own_choice(first)
     build, said = _build(first, data, runtime, chosen)
     starter, known = _known(engine, first, cluster, nodes, data, runtime)
-    known.update(
-        config=config, weights_bytes=weights, base=base, overrides={**drafter.found(data, chosen, first, ask), **chosen}
-    )
+    own = {**drafter.found(data, chosen, first, ask), **chosen, "runtime": runtime.name}
+    known.update(config=config, weights_bytes=weights, base=base, overrides=own)
     split = _for_the_goal(engine, recipe, str(first.get(goal.VARIABLE) or ""), cluster, known)
     if split:
-        own = {"tensor_parallel": split.tensor, "pipeline_parallel": split.pipeline}
-        known = {**known, "overrides": {**known["overrides"], **own}}
+        known["overrides"] = {**own, "tensor_parallel": split.tensor, "pipeline_parallel": split.pipeline}
     with _hub_blamed(str(first.get("vllm_serve_model") or data["model"]), config is None and ask is not None):
         plan, ranks = _along_the_cables(engine, recipe, hosts, starter.name, known)
     plan["why"] = split.why if split else plan["why"]
@@ -374,11 +375,11 @@ def available_bytes(hosts: Sequence[str], nodes: Mapping[str, Mapping[str, Any]]
 
 
 def locked_version(first: Mapping[str, Any], runtime: str) -> str | None:
-    """The engine's version that the user's own lock pins."""
-    if not first.get("engine_requirements") or runtime != _runtime.VENV:
+    """The engine's version that the lock of a venv pins."""
+    if runtime != _runtime.VENV:
         return None
     try:
-        version = read_engine(local(str(first["engine_requirements"])), "", "").versions[LOCKED]
+        version = read_engine(local(str(first.get("engine_requirements") or LOCK)), "", "").versions[LOCKED]
     except EngineError:
         return None  # the engine role says what is wrong with it, and before anything is changed
     return version.partition("+")[0] or None
@@ -485,6 +486,8 @@ def plan_degraded(
         return {}
     _check_degraded(first, cluster, after, name, whole)
     config, weights, _remark = model_on_controller(name, {**first, "vllm_serve_model": ""}, base)
+    runtime, archive = str(whole["runtime"]), first.get("engine_image_archive")
+    image = str(whole["image"]) if runtime == _runtime.CONTAINER and not archive else ""
     plan: dict[str, Any] = {}
     for away in cluster["workers"]:
         hosts = [host for host in cluster["hosts"] if host != away]
@@ -496,17 +499,13 @@ def plan_degraded(
                 gpus_per_host={host: cluster["gpus"][host] for host in hosts},
                 kinds={host: cluster["kinds"][host] for host in hosts},
                 memory_bytes={host: nodes[host]["mem_total_bytes"] for host in hosts},
-                version=first.get("engine_vllm_version") or locked_version(first, str(whole.get("runtime") or "")),
+                version=first.get("engine_vllm_version") or locked_version(first, runtime),
                 config=config,
                 weights_bytes=weights,
-                image=str(whole.get("image") or ""),
+                image=image,
                 overrides={
                     "acknowledged": first.get("vllm_serve_acknowledged") or [],
-                    **{
-                        theirs: first[ours]
-                        for ours, theirs in _RECIPE_OVERRIDES.items()
-                        if ours.startswith("engine_") and first.get(ours)
-                    },
+                    **{"runtime": runtime, "image": image, "image_archive": archive},
                 },
                 base=base,
             )

@@ -6,19 +6,23 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import plan_serving, plan_whole
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import LOCK, plan_serving, plan_whole
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_args import find_table
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_plan import resolve
 
 from tests.unit.planned_cluster import GIB, planned
 from tests.unit.plugins.plugin_utils._plan.minimal_recipe import MINIMAL
 
+ROOT = Path(__file__).resolve().parents[5]
+NVIDIA_IMAGE = "nvcr.io/nvidia/vllm:26.10-py3"
 PARTITION = "VLLM_PP_LAYER_PARTITION"
 LLAMA = {
     "architectures": ["LlamaForCausalLM"],
@@ -139,6 +143,51 @@ def test_another_image_has_neither_the_digest_nor_the_version_of_the_recipes(tmp
     first, cluster, _fabric, nodes = planned(HOSTS, vllm_serve_recipe="./whole.yml", engine_image=RECIPE["image"])
     plan = plan_serving(first, cluster, nodes, str(tmp_path))
     assert (plan["image_digest"], plan["engine_version"]) == (RECIPE["image_digest"], "0.31.0")
+
+
+def by_runtime(folder: Path, theirs: dict[str, Any], kind: str = "spark", **own: Any) -> dict[str, Any]:
+    (folder / "whole.yml").write_text(json.dumps({**RECIPE, **theirs}))
+    variables = {"vllm_serve_recipe": "./whole.yml", **own}
+    first, cluster, _fabric, nodes = planned(HOSTS, kinds=dict.fromkeys(HOSTS, kind), **variables)
+    return plan_serving(first, cluster, nodes, str(folder))
+
+
+@pytest.mark.parametrize(("kind", "serves"), [("spark", "0.31.0"), ("thor", "")])
+def test_a_container_has_not_the_version_of_a_recipe_for_a_venv(tmp_path: Path, kind: str, serves: str) -> None:
+    theirs = {"runtime": "venv", "image": "", "image_digest": "", "vllm": {"pinned": "0.32.0"}}
+    assert by_runtime(tmp_path, theirs, kind)["engine_version"] == "0.32.0"
+    own = {"engine_runtime": "container"}
+    assert by_runtime(tmp_path, theirs, kind, **own)["engine_version"] == serves
+    if serves:
+        needs = {**theirs, "vllm": {"pinned": "0.32.0", "minimum": "0.32"}}
+        with pytest.raises(RecipeError, match=r"needs vLLM 0\.32 or later, and 0\.31\.0 will serve"):
+            by_runtime(tmp_path, needs, kind, **own)
+
+
+@pytest.mark.parametrize("own", [{"engine_runtime": "venv"}, {"engine_wheel_dir": "/wheels"}])
+def test_a_venv_has_the_version_of_its_lock_not_of_the_recipes_image(tmp_path: Path, own: dict[str, Any]) -> None:
+    locked = re.search(r"^vllm==(\S+)", Path(LOCK).read_text(), re.MULTILINE)
+    assert locked
+    assert by_runtime(tmp_path, {}, **own)["engine_version"] == locked[1]
+    defaults = yaml.safe_load((ROOT / "roles" / "engine" / "defaults" / "main.yml").read_text())
+    assert defaults["engine_requirements"].endswith(f"/requirements/engine/{Path(LOCK).name}")
+    alone = resolve(RECIPE, HOSTS, overrides={"runtime": "venv"}, memory_bytes=120 * GIB)
+    assert alone["engine_version"] == ""
+
+
+def test_the_smaller_recipe_is_checked_by_what_serves_the_whole_one(tmp_path: Path) -> None:
+    (tmp_path / "whole.yml").write_text(json.dumps({**RECIPE, "environment": {}, "image": NVIDIA_IMAGE}))
+    split = {"tensor_parallel": 1, "pipeline_parallel": 2, "why": "x"}
+    smaller = {"name": "two", "environment": {}, "split": split, "runtime": "venv", "image": "", "image_digest": ""}
+    versions = {"pinned": "0.32.0", "minimum": "0.32"}
+    (tmp_path / "two.yml").write_text(json.dumps({**RECIPE, **smaller, "vllm": versions}))
+    given = {"vllm_serve_recipe": "./whole.yml", "vllm_serve_degraded_recipe": "./two.yml"}
+    given |= {"vllm_serve_degraded_after": 300, "vllm_serve_executor": "ray", "inventory_dir": str(tmp_path)}
+    first, cluster, _fabric, nodes = planned(HOSTS, **given)
+    with pytest.raises(ValueError, match=r"needs vLLM 0\.32 or later, and 0\.31\.0 will serve"):
+        plan_whole(first, cluster, nodes)
+    in_venv = {**first, "engine_runtime": "venv"}
+    assert plan_whole(in_venv, cluster, nodes)["degraded"]["pipeline_parallel"] == 2
 
 
 @pytest.mark.parametrize(
