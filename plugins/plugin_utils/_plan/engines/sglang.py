@@ -19,6 +19,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.split imp
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import (
     SizingError,
     as_fraction,
+    as_int,
     parse_length,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.sglang import SGLANG
@@ -32,6 +33,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines im
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import Abilities, PlannedEngine
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged, with_nulls
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.parallel import tensor_problems
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import ServeConfigError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_serve import Serving
@@ -43,6 +45,7 @@ PARTITION = "SGLANG_PP_LAYER_PARTITION"
 CHUNK = 8192
 #: the cache is made of pages of so many tokens at most
 PAGE = 64
+_EXPERTS = "ep-size"
 _GRAPHS = "cuda-graph-backend-decode"
 _MEMORY = "mem-fraction-static"
 _TOKENS = "max-total-tokens"
@@ -72,6 +75,7 @@ class PlannedSglang(PlannedEngine):
             parallel = _recipe.parallel_of(
                 data, own, asked, hosts, known.get("gpus_per_host", 1), topology, shape, length, False
             )
+            _check_experts(args.get(_EXPERTS, 1), parallel["tensor_parallel"], shape)
             environment, left_out = _environment(data, own, parallel, shape)
             sizing = _sizing(args, environment, parallel, hosts, kinds)
             sizes = _recipe.memory_of(
@@ -200,10 +204,21 @@ def _arguments(data: Mapping[str, Any], own: Mapping[str, Any], acknowledged: Se
 
 
 def _split_arguments(args: dict[str, Any]) -> dict[str, Any]:
-    """What of the arguments the planner of the split reads, by its names; taken out of ``args``."""
-    replicas = args.pop("dp-size", args.pop("data-parallel-size", 1))
-    experts = int(args.pop("ep-size", args.pop("expert-parallel-size", 1)) or 1)
-    return {"data-parallel-size": replicas, **({"enable-expert-parallel": True} if experts > 1 else {})}
+    """What of the arguments the planner of the split reads, by its names; without ``ep-size`` it decides itself."""
+    found = {"data-parallel-size": args.pop("dp-size", 1)}
+    if _EXPERTS in args:
+        args[_EXPERTS] = as_int(_EXPERTS, args[_EXPERTS])
+        found["enable-expert-parallel"] = args[_EXPERTS] > 1
+    return found
+
+
+def _check_experts(experts: int, tensor: int, shape: Mapping[str, Any] | None) -> None:
+    """Raises SizingError where so many groups cannot share the experts: the ranks of each divide their widths."""
+    if tensor % experts:
+        fix = f"Give {tensor} or a number that divides it, or leave it out."
+        raise SizingError(_EXPERTS, experts, f"does not divide TP={tensor}", fix)
+    if shape is not None and experts > 1 and (problems := tensor_problems(shape, tensor // experts)):
+        raise SizingError(_EXPERTS, experts, "; ".join(problems), f"Give {tensor}, which keeps experts whole.")
 
 
 def _environment(
@@ -253,7 +268,7 @@ def _pinned(
         "chunked-prefill-size": sizing["max_num_batched_tokens"],
     }
     if parallel["expert_parallel"]:
-        made["ep-size"] = parallel["tensor_parallel"]
+        made[_EXPERTS] = parallel["tensor_parallel"]
     tokens = (sizes or {}).get("kv_cache_tokens")
     if tokens:
         made[_TOKENS] = int(tokens) // PAGE * PAGE

@@ -31,6 +31,12 @@ OWNED: dict[str, str] = {
 }
 #: of the role's variables, which are named as another engine's options are: what says the same here
 _SAME = {"enable-auto-tool-choice": None, "enable-prefix-caching": "disable-radix-cache"}
+#: other names of an option
+_ALIASES = {
+    **dict.fromkeys(("ep", "expert-parallel-size"), "ep-size"),
+    "data-parallel-size": "dp-size",
+    "enable-hicache": "enable-hierarchical-cache",
+}
 #: parsers that are called otherwise
 _PARSERS = {"deepseek_r1": "deepseek-r1", "minimax_m2": "minimax-m2", "qwen3_coder": "qwen3_coder", "openai": "gpt-oss"}
 #: what its file takes instead of an option that only its command line does
@@ -50,7 +56,7 @@ def checked(args: Mapping[str, Any], where: str) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for key, value in args.items():
-        name = option_name(key)
+        name = _ALIASES.get(option_name(key), option_name(key))
         if not _NAME.fullmatch(name):
             raise RecipeError(f"{where}: {key!r} is not the name of an option; write it without dashes", "arguments")
         owned = next((full for full in OWNED if full == name or (len(name) > 2 and full.startswith(name))), "")

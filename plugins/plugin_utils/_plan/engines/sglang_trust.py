@@ -33,7 +33,7 @@ _FREE = re.compile(
     r"|hybrid-kvcache-ratio|(?:enable|disable)-(?:piecewise-|prefill-|decode-)?cuda-graph(?:-padding)?"
     r"|cuda-graph-(?:max-)?bs(?:-prefill|-decode)?|enable-cudagraph-gc|num-continuous-decode-steps"
     r"|enable-hierarchical-cache|hicache-(?:ratio|size|write-policy|io-backend|mem-layout)"
-    r"|(?:dp|ep|data-parallel|expert-parallel|attn-dp|attn-cp|moe-dense-tp|moe-dp)-size|ep|pp-max-micro-batch-size"
+    r"|(?:dp|ep|attn-dp|attn-cp|moe-dense-tp|moe-dp)-size|pp-max-micro-batch-size"
     r"|enable-(?:dp-attention|dp-lm-head|eplb)|ep-num-redundant-experts|deepep-mode|load-balance-method"
     r"|(?:tokenizer|detokenizer)-worker-num"
     # the order of work

@@ -16,6 +16,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_confi
 
 from tests.unit.planned_cluster import planned
 from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan, started_by, with_serving
+from tests.unit.published_models import model
 
 #: a dense model of 36 layers
 CONFIG = {
@@ -29,9 +30,14 @@ WANTED = {
 }
 
 
-def served(hosts: int = 2, **given: Any) -> dict[str, Any]:
+#: 256 experts whose width two ranks divide, and four do not
+EXPERTS = model("qwen3.6-35b-a3b")
+EXPERTS = {**EXPERTS, "text_config": {**EXPERTS["text_config"], "moe_intermediate_size": 510}}
+
+
+def served(hosts: int = 2, config: dict[str, Any] = CONFIG, **given: Any) -> dict[str, Any]:
     first, cluster, _fabric, nodes = planned([f"h{number}" for number in range(hosts)])
-    return plan_serving({**first, **WANTED, **given}, cluster, nodes, ".", lambda *_asked: (CONFIG, 16 << 30))
+    return plan_serving({**first, **WANTED, **given}, cluster, nodes, ".", lambda *_asked: (config, 16 << 30))
 
 
 def test_the_cache_is_as_large_as_the_plan_says() -> None:
@@ -48,6 +54,39 @@ def test_layers_are_divided_by_our_rule() -> None:
     found = served(vllm_serve_tensor_parallel_size=1, vllm_serve_pipeline_parallel_size=2)
     assert found["environment"]["SGLANG_PP_LAYER_PARTITION"] == ",".join(map(str, found["memory"]["ranks"]["layers"]))
     assert "SGLANG_PP_LAYER_PARTITION" not in served()["environment"]
+
+
+@pytest.mark.parametrize(
+    ("args", "split", "experts"),
+    [
+        # with whole experts on each rank, since their widths do not divide
+        ({}, (4, 1), 4),
+        ({"ep-size": 2}, (4, 1), 2),
+        ({"ep": "4"}, (4, 1), 4),
+        ({"expert_parallel_size": 1}, (2, 2), 1),
+    ],
+)
+def test_the_user_s_number_of_groups_of_experts_is_kept(
+    args: dict[str, Any], split: tuple[int, int], experts: int
+) -> None:
+    found = served(4, EXPERTS, vllm_serve_args=args)
+    assert (found["tensor_parallel"], found["pipeline_parallel"]) == split
+    assert (found["args"]["ep-size"], found["sizing"]["enable_expert_parallel"]) == (experts, experts > 1)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("two", "ep-size='two': is not an integer. Give a whole number of at least 1."),
+        (3, "ep-size=3: does not divide TP=4. Give 4 or a number that divides it, or leave it out."),
+        (2, "ep-size=2: the MoE intermediate size 509 does not divide by 2. Give 4, which keeps experts whole."),
+    ],
+)
+def test_groups_of_experts_that_cannot_be_are_refused(value: Any, words: str) -> None:
+    config = {**EXPERTS, "text_config": {**EXPERTS["text_config"], "moe_intermediate_size": 509}}
+    with pytest.raises(RecipeError) as caught:
+        served(4, config, vllm_serve_args={"ep-size": value})
+    assert str(caught.value).endswith(words)
 
 
 @pytest.mark.parametrize(

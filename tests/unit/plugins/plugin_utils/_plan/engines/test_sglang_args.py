@@ -37,6 +37,7 @@ def test_the_role_s_variables_say_the_same_here() -> None:
         ({"attention-backend": "--x"}, "begins with a dash"),
         ({"a b": 1}, "'a b' is not the name of an option"),
         ({"kv-cache-dtype": 1, "kv_cache_dtype": 2}, "is given twice, in two spellings"),
+        ({"ep-size": 1, "ep": 2}, "is given twice, in two spellings"),
     ],
 )
 def test_what_the_file_cannot_say_is_refused(given: dict[str, Any], words: str) -> None:
@@ -44,6 +45,12 @@ def test_what_the_file_cannot_say_is_refused(given: dict[str, Any], words: str) 
         sglang_args.checked(given, "vllm_serve_args")
     assert str(caught.value).startswith("vllm_serve_args: ")
     assert words in str(caught.value)
+
+
+def test_other_names_of_an_option_are_one() -> None:
+    assert sglang_args.checked({"ep": 2, "enable-hicache": True}, "x") == {
+        **{"ep-size": 2, "enable-hierarchical-cache": True},
+    }
 
 
 def test_a_cache_that_is_not_planned_is_refused() -> None:
