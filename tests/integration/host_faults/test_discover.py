@@ -49,7 +49,7 @@ class Unknown(Site):
             "first_contact_fingerprints": fingerprints or self.fingerprints(),
             "ansible_password": PASSWORD,
         }
-        return self.ask("first_contact.yml", folder, given, "--ssh-common-args", self.ssh(folder))
+        return self.ask("first_contact.yml", folder, given, "--ssh-common-args", "-F /dev/null -o IdentitiesOnly=yes")
 
     def ssh(self, folder: Path) -> str:
         return f"-F /dev/null -o UserKnownHostsFile={folder / 'known_hosts'} -o IdentitiesOnly=yes"
