@@ -199,12 +199,14 @@ class HostReader(files.Below):
     def _group(self, paths: places.Places) -> dict[str, Any]:
         config, state = self._object(paths.config), watchdog_state.believed(self._object(paths.state))
         state.pop("memory", None)
+        engine = registry.engine_of(config)
         return {
+            "engine": engine.name,
             "model": config.get("model", ""),
             "socket": config.get("socket", ""),
             "executor": "ray" if config.get("ray", True) else "mp",
             "state": state,
-            "options": parse_options(self._text(f"{paths.etc}/{registry.engine_of(config).config}")),
+            "options": parse_options(self._text(f"{paths.etc}/{engine.config}")),
             "maintenance": places.maintenance(self._path(path) for path in paths.maintenance) or "",
         }
 

@@ -16,6 +16,7 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import boots, rdma_counters
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    answers,
     host_versions,
     last_checks,
     limits,
@@ -392,6 +393,7 @@ def serving_status(host: str, facts: Mapping[str, Any] | None, port: Any) -> dic
             healthy=bool(state.get("healthy")),
             since_seconds=round(max(0.0, facts["time"] - float(state.get("since") or facts["time"]))),
             completion=state.get("completion") or {},
+            answers=state.get("answers") or {},
         )
     else:
         state_read.update(state="unknown", line=f"no watchdog reports; sparkthor-vllm is {state_read['unit']}")
@@ -411,6 +413,9 @@ def _served(head: str, facts: Mapping[str, Any] | None, port: Any) -> tuple[dict
         fix = "ansible-playbook playbooks/start.yml" if serving["state"] in ("stopped", "maintenance") else ""
         fix = fix or "playbooks/doctor.yml says why"
         problems.append(Finding("serving", f"not serving: {serving['line']}", fix, head))
+    if nonsense := answers.problem(serving.get("answers") or {}):
+        engine = registry.ENGINES.get(facts["serving"].get("engine", "") if facts else "", registry.DEFAULT)
+        problems.append(Finding("answers", nonsense, answers.fix(engine), head))
     return {"head": head, "ray": ray, "serving": serving}, problems
 
 

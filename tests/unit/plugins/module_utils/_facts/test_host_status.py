@@ -189,6 +189,7 @@ def test_groups_beside_the_hosts_own_one_are_told_apart(tmp_path):
     assert status["serving"]["beside"] == {
         "embed": {
             **{"model": "e", "socket": "", "executor": "mp", "state": {"state": "loading"}, "maintenance": "tests"},
+            **{"engine": "vllm"},
             "options": {"max-model-len": "8192"},
         }
     }

@@ -214,6 +214,19 @@ def test_a_group_that_does_not_serve(outcomes, state, expected):
     assert texts(made(outcomes)) == [f"spark-01: {expected}"]
 
 
+@pytest.mark.parametrize(("engine", "named"), [("vllm", "moe-backend"), ("llama_cpp", "compare the model's files")])
+def test_a_model_that_computes_nonsense_is_something_to_fix(outcomes, engine, named):
+    serving = outcomes["spark-01"]["status"]["serving"]
+    serving["engine"] = engine
+    serving["state"]["answers"] = {"asked": 4, "right": 3, "wrong": "17 + 25: '41'"}
+    assert texts(made(outcomes)) == []
+    serving["state"]["answers"]["right"] = 1
+    document = made(outcomes)
+    assert texts(document) == ["spark-01: the model answers 1 of 4 simple tasks rightly (17 + 25: '41')"]
+    assert named in document["problems"][0]["fix"]
+    assert not document["ok"]
+
+
 def test_ray_says_itself_what_is_wrong(outcomes):
     cluster = outcomes["spark-01"]["status"]["ray"]["cluster"]
     cluster.update(
