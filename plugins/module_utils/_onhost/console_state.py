@@ -481,6 +481,6 @@ def state_of_metrics(text: str, now: float) -> dict[str, Any]:
         "updated": now,
         "completion": {"seconds_ago": _first(found, f"{prefix}completion_age_seconds")},
         "ranks": {
-            "missing": [labels.get("host", "") for labels, value in found.get(f"{prefix}rank_alive", ()) if not value]
+            "missing": [labels.get("rank", "") for labels, value in found.get(f"{prefix}rank_alive", ()) if not value]
         },
     }

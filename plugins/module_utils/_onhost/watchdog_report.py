@@ -162,11 +162,12 @@ def metrics_text(state: Mapping[str, Any], wall: float) -> str:
     if ranks.get("expected"):
         missing = {*(ranks.get("missing") or ()), *(ranks.get("without") or ())}
         lines += [
-            "# HELP sparkthor_serving_rank_alive 1 while Ray holds this host for alive.",
+            "# HELP sparkthor_serving_rank_alive 1 while this host is a member of the group.",
             "# TYPE sparkthor_serving_rank_alive gauge",
         ]
+        # Prometheus gives each sample the label "host" of its target, the head
         lines += [
-            f'sparkthor_serving_rank_alive{{host="{_label(name)}"}} {int(name not in missing)}'
+            f'sparkthor_serving_rank_alive{{rank="{_label(name)}"}} {int(name not in missing)}'
             for name in ranks["expected"].values()
         ]
     return "\n".join(lines) + "\n"

@@ -95,6 +95,11 @@ def test_it_asks_for_what_there_is(known: dict[str, set[str]], expression: str) 
         assert set(grouped.split(", ")) <= labels, expression
 
 
+def test_no_series_has_a_label_of_its_target(known: dict[str, set[str]]) -> None:
+    """Prometheus would rename it, and alerts would name the host that was asked."""
+    assert {name: labels & TARGET for name, labels in known.items() if labels & TARGET} == {}
+
+
 def test_every_panel_has_a_place_and_heeds_what_was_chosen() -> None:
     panels = DASHBOARD["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)

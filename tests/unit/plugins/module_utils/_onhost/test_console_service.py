@@ -123,7 +123,7 @@ def test_a_group_beside_the_own_one_of_another_head_is_asked_for_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(places, "ETC", str(tmp_path))
-    told = 'sparkthor_serving_state{state="degraded"} 1\nsparkthor_serving_rank_alive{host="b2"} 0\n'
+    told = 'sparkthor_serving_state{state="degraded"} 1\nsparkthor_serving_rank_alive{rank="b2"} 0\n'
     pages = {("10.0.0.2", "/metrics/group/embed"): told}
     group = {"name": "embed", "beside": "embed", "head": "b1", "here": False, "hosts": ["b1", "b2"]}
     collector = console_service.ConsoleCollector(

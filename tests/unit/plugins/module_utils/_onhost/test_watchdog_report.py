@@ -46,7 +46,7 @@ def test_status_metrics_and_health() -> None:
     assert 'sparkthor_serving_state{state="loading"} 0\n' in text
     assert "sparkthor_serving_state_seconds 60.0\n" in text
     assert 'sparkthor_serving_restarts_total{cause="lost_rank"} 0\n' in text
-    assert 'sparkthor_serving_rank_alive{host="spark-03"} 1\n' in text
+    assert 'sparkthor_serving_rank_alive{rank="spark-03"} 1\n' in text
     status, body = watchdog_report.health_body({**state, "generation": 2}, 1.0)
     assert (status, body["status"], body["generation"]) == (200, "serving", 2)
     loading = {**state, "healthy": False, "state": watchdog.LOADING, "detail": "41 % · x", "fraction": 0.41}
