@@ -20,6 +20,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.verdict i
     USUAL_UTILIZATION,
     gib,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import option_name
 
 UTILIZATION, PINNED = "gpu-memory-utilization", "kv-cache-memory-bytes"
@@ -55,12 +56,15 @@ def variables_of(given: Mapping[str, Any], variables: Mapping[str, Any]) -> Mapp
 
 def with_args(variables: Mapping[str, Any], args: Mapping[str, Any]) -> Mapping[str, Any]:
     """``variables`` with arguments of the engine, before which those go that the inventory gives."""
+    given = given_args(variables)
+    planned = {name: value for name, value in args.items() if name not in given}
     own = {option_name(key): value for key, value in (variables.get("vllm_serve_args") or {}).items()}
-    return overlaid({"vllm_serve_args": {**args, **own}}, variables)
+    return overlaid({"vllm_serve_args": {**planned, **own}}, variables)
 
 
 def given_args(variables: Mapping[str, Any]) -> set[str]:
-    return {option_name(key) for key in variables.get("vllm_serve_args") or {}}
+    engine = registry.planned_engine(str(variables.get(registry.VARIABLE) or registry.DEFAULT.name))
+    return set(engine.merged_arguments(variables.get("vllm_serve_args") or {}))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from ansible.errors import AnsibleError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import read_model_folder
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import model_source
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import option_name
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import PlannedEngine
 
 ARGUMENT = "speculative-config"
 #: drafters whose `model` is a word of the engine's own
@@ -22,14 +22,18 @@ Ask = Callable[[str, str], "tuple[dict[str, Any], int] | None"]
 
 
 def found(
-    data: Mapping[str, Any], chosen: Mapping[str, Any], first: Mapping[str, Any], ask: Ask | None
+    engine: PlannedEngine,
+    data: Mapping[str, Any],
+    chosen: Mapping[str, Any],
+    first: Mapping[str, Any],
+    ask: Ask | None,
 ) -> dict[str, Any]:
     """`draft_config` and `draft_weights_bytes` of the drafter that is asked for, as far as anybody here knows them.
 
     ``chosen`` is the user's own choice, which wins over the recipe's; ``first`` the head's variables. Whatever keeps
     the drafter's files from being read costs the plan of the drafter alone, so nothing is raised.
     """
-    asked = _asked(data, chosen)
+    asked = _asked(engine, data, chosen)
     name = asked.get("model")
     if chosen.get("draft_config") or not isinstance(name, str) or name in _WORDS:
         return {}
@@ -42,11 +46,9 @@ def found(
     return {} if known is None else {"draft_config": known[0], "draft_weights_bytes": known[1]}
 
 
-def _asked(data: Mapping[str, Any], chosen: Mapping[str, Any]) -> Mapping[str, Any]:
+def _asked(engine: PlannedEngine, data: Mapping[str, Any], chosen: Mapping[str, Any]) -> Mapping[str, Any]:
     """The drafter's part of the arguments; what is no mapping is refused where arguments are checked."""
-    value: Any = None
-    for args in (data.get("args") or {}, chosen.get("args") or {}):
-        value = {option_name(name): given for name, given in args.items()}.get(ARGUMENT, value)
+    value = engine.merged_arguments(data.get("args") or {}, chosen.get("args") or {}).get(ARGUMENT)
     if isinstance(value, str):
         try:
             value = json.loads(value)

@@ -85,7 +85,7 @@ def without_drafter(
     """
     asked = args.get(_DRAFTS)
     method = str(asked.get("method") or "") if isinstance(asked, Mapping) else ""
-    theirs = _DRAFTS not in {option_name(name) for name in given.get("args", {})}
+    theirs = _DRAFTS not in {option_name(name).partition(".")[0] for name in given.get("args", {})}
     if stages < 2 or not theirs or not method.endswith("mtp"):
         return dict(args), []
     kept = {name: value for name, value in args.items() if name != _DRAFTS}

@@ -116,7 +116,7 @@ def plan_serving(
     chosen = own_choice(first)
     build, said = _build(first, data, runtime, chosen)
     starter, known = _known(engine, first, cluster, nodes, data, runtime)
-    own = {**drafter.found(data, chosen, first, ask), **chosen, "runtime": runtime.name}
+    own = {**drafter.found(engine, data, chosen, first, ask), **chosen, "runtime": runtime.name}
     known.update(config=config, weights_bytes=weights, base=base, overrides=own)
     split = _for_the_goal(engine, recipe, str(first.get(goal.VARIABLE) or ""), cluster, known)
     if split:

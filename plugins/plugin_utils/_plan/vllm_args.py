@@ -169,6 +169,10 @@ def find_table(version: str, folder: str = SHIPPED) -> tuple[dict[str, Any], boo
     return _shipped(os.path.join(folder, f"{name}.json")), vllm_release(name) == wanted
 
 
+def newest_table() -> dict[str, Any]:
+    return find_table(shipped_versions()[-1])[0]
+
+
 @functools.cache
 def _shipped(path: str) -> dict[str, Any]:
     return read_table(path)
@@ -471,6 +475,8 @@ def check(args: Mapping[str, Any], table: Mapping[str, Any], acknowledged: Colle
                     severity=WARNING,
                 )
             )
+    drafts = parsed(resolved.get(vllm_values.DRAFTS))
+    problems += vllm_values.of_drafting(drafts, table, resolved)
     problems += _share_out_of_range(resolved)
     problems += _companions(resolved, table)
     problems += _dangers(resolved, acknowledged)

@@ -24,13 +24,13 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     engine_version,
     vllm_args,
     vllm_config,
+    vllm_spelling,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import overrides as _overrides
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged, with_nulls
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import memory_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import option_name
 
 #: how a warning ends of an argument that an image of others may have
 OWN_TABLE = "the image is not of the vLLM project, and its own table decides before it serves"
@@ -71,8 +71,9 @@ def resolve(
     asked = {"overrides": overrides, "folder": folder, "base": base, "topology": topology, "kinds": kinds}
     data, given, replaced = _recipe.begun(recipe, hosts, asked, VLLM)
     known = engine_version.of_image(image)
-    wanted = _engine_version(data, version, table, known)
-    args = _arguments(data, wanted or known.most, given)
+    wanted, most = _engine_version(data, version, table, known)
+    options, unknown = _option_table(wanted, table)
+    data, given, args = _arguments(data, given, most, options or vllm_args.newest_table())
     notes = _memory_in_gib(data, args, given, memory_bytes, len(hosts))
     acknowledged, length = list(given.get("acknowledged", [])), given.get("max_model_len", data["max_model_len"])
     hf_overrides = vllm_args.fields(args, "hf-overrides")
@@ -81,15 +82,15 @@ def resolve(
     theirs = _own_options(data, given, image)
     parallel = _recipe.parallel_of(data, given, args, hosts, gpus_per_host, topology, shape, length, theirs)
     args, alone = _overrides.without_drafter(args, given, data, parallel["pipeline_parallel"])
-    release = {"vllm_version": most} if (most := wanted or known.most) else {}
-    serves = {"kind": (kinds or {}).get(hosts[0], SPARK), **release, **_cache_of_others(theirs, args)}
+    serves = {"kind": (kinds or {}).get(hosts[0], SPARK), **_of_image(most, theirs, args)}
     environment, sizing, left_out = _sizing(data, given, args, parallel, shape, serves)
     sizes = memory_of(data, shape, parallel, sizing, length, hosts, (memory_bytes, memory_available_bytes), require_fit)
-    checked, warnings, checked_by = _check_arguments(data, args, environment, acknowledged, wanted, table, theirs)
+    theirs = theirs and table is None
+    checked, found = _check_arguments(data, args, environment, acknowledged, wanted, options, theirs)
     named = _recipe.model_names(data, given)
+    warnings = _of_engine([*unknown, *found], image, wanted, known, named, checked)
     return {
-        "name": data["name"],
-        **named,
+        **{"name": data["name"], **named},
         **{"max_model_len": _recipe.length_of(length), "engine_version": wanted, "calls": calls_of(shape)},
         "needs": _needs(data, given, named["model"], most),
         **{key: parallel[key] for key in ("tensor_parallel", "pipeline_parallel", "expert_parallel")},
@@ -100,10 +101,9 @@ def resolve(
         "answers": bool(data["answers"]) and checked.get("runner") != "pooling",
         "memory": sizes,
         "sizing": {**sizing, **({"hf_overrides": hf_overrides} if hf_overrides else {})},
-        "warnings": [*replaced, *alone, *left_out, *notes, *_of_engine(warnings, image, wanted, known, named, checked)],
-        "options_checked": checked_by,
-        "untranslated": list(data["untranslated"]),
-        "command": _command(named, parallel, length, checked),
+        "warnings": [*replaced, *alone, *left_out, *notes, *warnings],
+        "options_checked": options["vllm"] if options else "",
+        **{"untranslated": list(data["untranslated"]), "command": _command(named, parallel, length, checked)},
     }
 
 
@@ -120,9 +120,10 @@ def _own_options(data: Mapping[str, Any], given: Mapping[str, Any], image: str) 
     return engine_version.of_image(name) == engine_version.Known() if name else data["source"] == "sparkrun"
 
 
-def _cache_of_others(theirs: bool, args: Mapping[str, Any]) -> dict[str, bool]:
-    """Whether the memory plan may meet a type of cache that the image alone knows."""
-    return {"image_of_others": True} if theirs and "kv-cache-dtype" in args else {}
+def _of_image(version: str, theirs: bool, args: Mapping[str, Any]) -> dict[str, Any]:
+    """The release whose rules the memory plan follows, and whether it may meet a cache that the image alone knows."""
+    others = {"image_of_others": True} if theirs and "kv-cache-dtype" in args else {}
+    return {**({"vllm_version": version} if version else {}), **others}
 
 
 def calls_of(config: Mapping[str, Any] | None) -> list[str]:
@@ -140,7 +141,7 @@ def _memory_in_gib(
 ) -> list[str]:
     """Turns an amount of memory into the share that vLLM takes, by the smallest host; what is to be said about it."""
     amount = data["gpu_memory_gib"]
-    if amount is None or _SHARE in {option_name(key) for key in own.get("args", {})}:
+    if amount is None or _SHARE in own["args"]:
         return []
     given = memory_bytes.values() if isinstance(memory_bytes, Mapping) else memory_bytes
     sizes = list(given) if isinstance(given, Iterable) else [given] * hosts
@@ -198,9 +199,7 @@ def _drafter(data: Mapping[str, Any], given: Mapping[str, Any], args: Mapping[st
     """What is known of the model that drafts: the user's word, else the recipe's of the drafter that it names."""
     if not args.get("speculative-config"):
         return {}
-    theirs = args["speculative-config"] == {option_name(name): value for name, value in data["args"].items()}.get(
-        "speculative-config"
-    )
+    theirs = args["speculative-config"] == vllm_args.fields(data["args"], "speculative-config")
     source = given if given.get("draft_config") or not theirs else data
     return {name: source[name] for name in ("draft_config", "draft_weights_bytes") if source.get(name)}
 
@@ -219,7 +218,8 @@ def _command(model: Mapping[str, Any], parallel: Mapping[str, Any], length: Any,
 
 def _engine_version(
     data: Mapping[str, Any], version: str | None, table: Mapping[str, Any] | None, known: engine_version.Known
-) -> str:
+) -> tuple[str, str]:
+    """The version that serves, where it is known, and else the newest that it may be."""
     wanted = str((table or {}).get("vllm") or version or data["vllm"].get("pinned") or known.exact)
     minimum, most = data["vllm"].get("minimum"), wanted or known.most
     if most and minimum and vllm_args.vllm_release(most) < vllm_args.vllm_release(str(minimum)):
@@ -229,7 +229,7 @@ def _engine_version(
             "a lock that pins it, or engine_image to an image that has it.",
             "arguments",
         )
-    return wanted
+    return wanted, most
 
 
 def _of_engine(
@@ -248,9 +248,8 @@ def _of_engine(
 
 
 def _needs(data: Mapping[str, Any], own: Mapping[str, Any], model: str, version: str) -> dict[str, Any]:
-    given = [option_name(key) for key in own.get("args", {})]
     taken = {str(rule["version"]): _is_below(rule, version) for rule in data["args_below"]}
-    return engine_version.needs(data, model, given, taken)
+    return engine_version.needs(data, model, own["args"], taken)
 
 
 def _is_below(rule: Mapping[str, Any], version: str) -> bool:
@@ -258,26 +257,35 @@ def _is_below(rule: Mapping[str, Any], version: str) -> bool:
     return bool(version) and vllm_args.vllm_release(version) < vllm_args.vllm_release(str(rule["version"]))
 
 
-def _arguments(data: Mapping[str, Any], version: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The recipe's arguments, those of old versions, and the user's, which win; null takes an argument away."""
-    args = {option_name(key): value for key, value in data["args"].items()}
-    for rule in data["args_below"]:
-        if _is_below(rule, version):
-            args.update({option_name(key): value for key, value in rule["args"].items()})
+def _arguments(
+    data: Mapping[str, Any], given: Mapping[str, Any], version: str, table: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """The recipe and the user's choice with arguments in one spelling, and what is served of them.
+
+    These are the recipe's, those of old versions, and the user's, which win; null takes an argument away.
+    """
     try:
-        vllm_config.render_args(args, f"recipe {data['name']}: args")
+        vllm_config.render_args(data["args"], f"recipe {data['name']}: args")
         vllm_config.render_args(given.get("args", {}))
     except vllm_config.ServeConfigError as error:
         raise RecipeError(str(error), "arguments") from error
-    for key, value in given.get("args", {}).items():
-        name = option_name(key)
-        opposite = name[3:] if name.startswith("no-") else f"no-{name}"
-        args.pop(opposite, None)
-        args[name] = value
-    args = {key: value for key, value in args.items() if value is not None}
+    theirs, own = (vllm_spelling.canonical(one.get("args", {}), table) for one in (data, given))
+    below = [{**rule, "args": vllm_spelling.canonical(rule["args"], table)} for rule in data["args_below"]]
+    older = [rule["args"] for rule in below if _is_below(rule, version)]
+    args = vllm_spelling.layered(table, theirs, *older, own)
     if "kv-cache-memory-bytes" not in args:
         args.setdefault(_SHARE, _recipe.DEFAULT_UTILIZATION)
-    return args
+    return {**data, "args": theirs, "args_below": below}, {**given, "args": own}, args
+
+
+def _option_table(version: str, table: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, list[str]]:
+    """The table that decides, or why there is none."""
+    if table is not None:
+        return table, []
+    try:
+        return (vllm_args.find_table(version)[0], []) if version else (None, [NOT_CHECKED])
+    except SizingError as error:
+        return None, [str(error)]
 
 
 def _check_arguments(
@@ -286,19 +294,13 @@ def _check_arguments(
     environment: Mapping[str, Any],
     acknowledged: Collection[str],
     version: str,
-    table: Mapping[str, Any] | None,
+    options: Mapping[str, Any] | None,
     theirs: bool,
-) -> tuple[dict[str, Any], list[str], str]:
-    """(arguments, warnings, version of the table they were checked by); ``theirs``: others made the image."""
-    options, unknown = table, NOT_CHECKED
-    if options is None and version:
-        try:
-            options, _exact = vllm_args.find_table(version)
-        except SizingError as error:
-            unknown = str(error)
+) -> tuple[dict[str, Any], list[str]]:
+    """(arguments, warnings of their check); ``theirs``: others made the image, so it may know more than the table."""
     # what is dangerous is so in a version that nobody here knows as well
     problems = vllm_args.check(args, options, acknowledged) if options else vllm_args.check_trust(args, acknowledged)
-    strange = [one for one in problems if theirs and table is None and vllm_args.unknown_here(one)]
+    strange = [one for one in problems if theirs and vllm_args.unknown_here(one)]
     problems = [finding for finding in problems if finding not in strange]
     errors, warnings = errors_and_others([*problems, *vllm_args.check_environment(environment)])
     warnings += [f"{_recipe.UNKNOWN_HERE} {finding.where}: {finding.what}; {OWN_TABLE}" for finding in strange]
@@ -306,11 +308,10 @@ def _check_arguments(
         words = vllm_args.refusal(errors, options["vllm"] if options else version)
         raise RecipeError(f"recipe {data['name']}: {words}", "arguments")
     if not options:
-        return _unchecked(args), [unknown], ""
-    return vllm_args.normalise(args, options), warnings, options["vllm"]
+        return _unchecked(args), []
+    return vllm_args.normalise(args, options), warnings
 
 
 def _unchecked(args: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments for a vLLM without a table; which flags have no negation has not changed for long."""
-    newest, _exact = vllm_args.find_table(vllm_args.shipped_versions()[-1])
-    return dict(sorted(vllm_args.without_idle_flags(args, newest).items()))
+    return dict(sorted(vllm_args.without_idle_flags(args, vllm_args.newest_table()).items()))

@@ -11,7 +11,8 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
@@ -30,6 +31,9 @@ _WRONG_VALUES = {
     ),
 }
 _PLUGINS = {"tool-call-parser": "tool-parser-plugin", "reasoning-parser": "reasoning-parser-plugin"}
+#: the option that says which model drafts, and options that are fields of it, which vLLM takes once
+DRAFTS = "speculative-config"
+SHORTHANDS = {"spec-method": "method", "spec-model": "model", "spec-tokens": "num_speculative_tokens"}
 _LENIENT = ("moe-backend", "linear-backend")
 _HUMAN = re.compile(r"\d+(?:\.\d+)?[kKmMgGtT]")
 
@@ -48,6 +52,18 @@ def problems(name: str, value: Any, table: Mapping[str, Any], given: Collection[
         or _choice_problem(name, value, table, given)
     )
     return [finding] if finding else _field_problems(name, value, entry, table["vllm"])
+
+
+def of_drafting(drafts: Any, table: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[Finding]:
+    """What is wrong with fields of the drafter, of which its shorthands know the values."""
+    for short, field in SHORTHANDS.items():
+        if short not in table["options"] or not isinstance(drafts, Mapping) or field not in drafts:
+            continue
+        if short in given:
+            what = f"is the same as {field} of {DRAFTS}"
+            yield Finding("twice", what, "keep one of the two", where=short, value=given[short])
+        for finding in problems(short, drafts[field], table, given):
+            yield replace(finding, where=f"{DRAFTS}.{field}")
 
 
 def _wrong(name: str, value: Any, expected: str) -> Finding:

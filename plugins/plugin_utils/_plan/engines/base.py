@@ -15,6 +15,7 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.base import EngineOnHost
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import option_name
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import ServeConfigError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_serve import Serving
 
@@ -134,6 +135,10 @@ class PlannedEngine(ABC):
 
         Raises RecipeError or SizingError when it cannot be served there.
         """
+
+    def merged_arguments(self, *layers: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments of several layers in one spelling; the last one wins."""
+        return {option_name(name): value for layer in layers for name, value in layer.items()}
 
     @abstractmethod
     def config(self, serving: Serving) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     vllm_args,
     vllm_plan,
     vllm_serve,
+    vllm_spelling,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.base import Abilities, PlannedEngine
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_serve import Serving
@@ -45,6 +46,10 @@ class PlannedVllm(PlannedEngine):
 
     def plan(self, recipe: Mapping[str, Any] | str, hosts: Sequence[str], **known: Any) -> dict[str, Any]:
         return vllm_plan.resolve(recipe, hosts, **known)
+
+    def merged_arguments(self, *layers: Mapping[str, Any]) -> dict[str, Any]:
+        table = vllm_args.newest_table()
+        return vllm_spelling.layered(table, *(vllm_spelling.canonical(layer, table) for layer in layers))
 
     def needed(self, plan: Mapping[str, Any], strange: bool) -> list[str]:
         if not plan["options_checked"]:

@@ -27,6 +27,8 @@ def test_an_argument_of_the_inventory_goes_before_a_planned_one() -> None:
     assert planned["vllm_serve_args"] == {"gpu-memory-utilization": 0.3, "kv-cache-memory-bytes": 5}
     assert beside.given_args(given) == {"gpu-memory-utilization"}
     assert beside.given_args({}) == set()
+    alias = {"vllm_serve_args": {"device-memory-utilization": 0.3}}
+    assert beside.with_args(alias, {"gpu-memory-utilization": 0.1})["vllm_serve_args"] == alias["vllm_serve_args"]
 
 
 def test_a_share_is_told_with_its_parts_as_far_as_they_are_known() -> None:

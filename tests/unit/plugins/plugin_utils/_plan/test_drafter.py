@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.drafter import found
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines.registry import DEFAULT
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import (
     READ_OF_HEAD,
     ServingError,
@@ -61,6 +62,8 @@ def test_the_users_word_the_recipes_and_the_hubs(tmp_path: Path) -> None:
     assert asked == [("some/drafter", "")]
     assert by_hub["weights_bytes_per_rank"] == by_recipe["weights_bytes_per_rank"]
     assert by_variable["kv_bytes_per_token"] == by_hub["kv_bytes_per_token"]
+    memory(tmp_path, ask, vllm_serve_args={"spec-model": "other/drafter"})
+    assert asked.pop() == ("other/drafter", "")
     # of the user's own config nobody asks
     memory(tmp_path, ask, vllm_serve_draft_config=CONFIG)
     assert len(asked) == 1
@@ -90,9 +93,9 @@ def test_a_folder_of_the_controller_is_read(tmp_path: Path) -> None:
     (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
     data = {"args": {"speculative-config": json.dumps(SPECULATIVE)}}
     first = {"model_store_models": [{"name": "drafter", "source": str(folder)}]}
-    assert found(data, {}, first, None) == {"draft_config": CONFIG, "draft_weights_bytes": 8}
+    assert found(DEFAULT, data, {}, first, None) == {"draft_config": CONFIG, "draft_weights_bytes": 8}
     (folder / "config.json").unlink()
-    assert found(data, {}, first, None) == {}
+    assert found(DEFAULT, data, {}, first, None) == {}
 
 
 @pytest.mark.parametrize("value", [None, "{", [1], {"method": "mtp"}, {"method": "ngram", "model": "ngram"}])
@@ -100,7 +103,7 @@ def test_what_names_no_drafter_asks_nobody(value: Any) -> None:
     def ask(repo: str, revision: str) -> None:
         raise AssertionError(repo)
 
-    assert found({"args": {"speculative_config": value}}, {}, {}, ask) == {}
+    assert found(DEFAULT, {"args": {"speculative_config": value}}, {}, {}, ask) == {}
 
 
 def test_status_and_verify_gather_the_variable() -> None:
