@@ -31,8 +31,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - RV(_value.links) is a list of the links with the peers on each (C(netdev), C(address), C(mtu), C(peers)), as
-      M(sparkthor.cluster.netplan_apply) takes them.
+    - RV(_value.links) is a list of the links with the peers on each (C(netdev), C(address), C(mtu), C(shared),
+      C(peers)), as M(sparkthor.cluster.netplan_apply) takes them.
     - RV(_value.trusted) has by network interface the addresses of the peers that are trusted there.
   type: dict
 """

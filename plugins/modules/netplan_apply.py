@@ -58,6 +58,10 @@ options:
         description: MTU to set; 0 leaves it as it is.
         type: int
         default: 0
+      shared:
+        description: Whether other NICs may be in its subnet, as on a LAN, where the metric of their routes decides.
+        type: bool
+        default: false
       peers:
         description: Who must answer on this link.
         type: list

@@ -43,7 +43,7 @@ def link_problems(
             problems_seen += [
                 f"{name} has a connected route to {subnet} as well as {link['netdev']}: one NIC per subnet"
                 for network, name in sorted(routes)
-                if network == subnet and name != link["netdev"]
+                if network == subnet and name != link["netdev"] and not link.get("shared")
             ]
         problems[link["netdev"]] = problems_seen
     return problems
@@ -75,7 +75,7 @@ _IP_MTU_DISCOVER, _IP_PMTUDISC_DO, _SO_BINDTODEVICE = 10, 2, 25
 def ping_links(
     links: list[dict[str, Any]], live: dict[str, dict[str, Any]], timeout: float = 0.7
 ) -> list[dict[str, Any]]:
-    """One do-not-fragment echo to every peer of every link, each bound to its NIC, all at the same time.
+    """One do-not-fragment echo to every peer of every link, bound to its NIC, on a LAN to its address, all at once.
 
     Raw sockets instead of the ping program: one process less per peer, and the program may be absent.  A second echo
     goes out after a third of the time, since the first packet to a cold neighbour may be lost.
@@ -104,7 +104,11 @@ def ping_links(
                         sock = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
                         sock.setblocking(False)
                         sock.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
-                        sock.setsockopt(socket.SOL_SOCKET, _SO_BINDTODEVICE, link["netdev"].encode() + b"\0")
+                        if link.get("shared"):
+                            # the answer may come in by any NIC of this network
+                            sock.bind((link["address"].partition("/")[0], 0))
+                        else:
+                            sock.setsockopt(socket.SOL_SOCKET, _SO_BINDTODEVICE, link["netdev"].encode() + b"\0")
                         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
                         sockets[sock.fileno()] = (sock, link)
                     _send_echo(sock, entry, identity, 1)

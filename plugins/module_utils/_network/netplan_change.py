@@ -64,6 +64,7 @@ LINK = {
     "netdev": {"type": "str", "required": True},
     "address": {"type": "str", "required": True},
     "mtu": {"type": "int", "default": 0},
+    "shared": {"type": "bool", "default": False},
     "peers": {"type": "list", "elements": "dict", "default": [], "options": PEER},
 }
 ARGUMENTS: dict[str, Any] = {

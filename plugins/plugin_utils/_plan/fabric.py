@@ -366,7 +366,8 @@ def _subnet(link: Mapping[str, t.Any]) -> str:
 
 def links_of(fabric: dict[str, t.Any], host: str) -> list[dict[str, t.Any]]:
     """One host's links with everybody who shares a subnet with them, out of the fabric plan of all hosts."""
-    links = [link for link in (fabric.get(host) or {}).get("links") or [] if link.get("address")]
+    own = fabric.get(host) or {}
+    links = [link for link in own.get("links") or [] if link.get("address")]
     peers: dict[str, list[dict[str, t.Any]]] = {_subnet(link): [] for link in links}
     for other, plan in fabric.items():
         if other == host:
@@ -381,6 +382,7 @@ def links_of(fabric: dict[str, t.Any], host: str) -> list[dict[str, t.Any]]:
             "netdev": link["netdev"],
             "address": link["address"],
             "mtu": link.get("mtu") or 0,
+            "shared": own.get("addressing") == "adopted",
             "peers": peers[_subnet(link)],
         }
         for link in links

@@ -137,6 +137,31 @@ def detour_problems(host: str, entry: t.Any) -> list[Finding]:
     ]
 
 
+def second_nic_problems(host: str, entry: t.Any, node: Node) -> list[Finding]:
+    """Another NIC in the network by which peers reach this host, so that their firewalls may meet it as a stranger."""
+    netdev, interfaces = entry["control_netdev"], interfaces_of(node)
+    here = {
+        ipv4_network_of(item["address"])
+        for item in interfaces.get(netdev, {}).get("addresses", ())
+        if item["address"].partition("/")[0] == entry["control_address"]
+    } - {None}
+    return [
+        Finding(
+            "second_nic",
+            f"NIC {name} ({item['address']}) is in the network of {netdev} ({entry['control_address']}), by which the "
+            "hosts reach each other: what goes by it the firewall of a peer takes for a stranger's",
+            f"take {name} off that network (of Wi-Fi: sudo nmcli connection modify NAME autoconnect no, sudo nmcli "
+            f"device disconnect {name}), or set fabric_lan_nic to the NIC that stays",
+            host,
+            name,
+            severity=WARNING,
+        )
+        for name, interface in interfaces.items()
+        for item in interface.get("addresses", ())
+        if name != netdev and item.get("scope") == "global" and ipv4_network_of(item["address"]) in here
+    ]
+
+
 def _stacked(fabric: Set[str], interfaces: Mapping[str, Mapping[str, t.Any]]) -> dict[str, str]:
     """What has nothing but NICs of the fabric below it, in words: bonds, bridges, VLANs and such, also one on another.
 

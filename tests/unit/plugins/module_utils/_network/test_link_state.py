@@ -46,6 +46,11 @@ def test_link_problems(live: dict[str, Any], routes: set[tuple[str, str]], words
     assert any(words in problem for problem in found)
 
 
+def test_on_a_lan_the_metric_decides_between_nics() -> None:
+    routes = {*ROUTES, ("10.100.0.0/25", "wlP9s9")}
+    assert link_state.link_problems([{**LINK, "shared": True}], GOOD, routes) == {"enp1s0f1np1": []}
+
+
 def test_connected_routes(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "10.100.0.0/25 dev enp1s0f1np1 proto kernel scope link src 10.100.0.1 linkdown \n"
     monkeypatch.setattr(job, "run", lambda argv, limit=20: (0, text, ""))
@@ -88,6 +93,13 @@ def test_ping_over_loopback() -> None:
         ("127.0.0.1", 8972, True),
         ("127.0.0.2", 8972, True),
     ]
+
+
+def test_on_a_lan_the_answer_may_come_in_by_any_nic() -> None:
+    link = {"netdev": "nonesuch0", "address": "127.0.0.1/8", "shared": True, "peers": [{"address": "127.0.0.2"}]}
+    (answer,) = link_state.ping_links([link], {}, 1.0)
+    # without the capability nothing is asked at all
+    assert answer["error"] in ("", os.strerror(1))
 
 
 def test_ping_over_a_nic_that_is_not_there_is_an_answer_too() -> None:

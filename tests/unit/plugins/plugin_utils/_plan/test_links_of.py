@@ -26,16 +26,23 @@ def test_links_of_finds_everybody_on_the_subnet() -> None:
             "netdev": "x",
             "address": "10.0.0.1/25",
             "mtu": 9000,
+            "shared": False,
             "peers": [{"host": "b", "address": "10.0.0.2", "mtu": 0}],
         },
         {
             "netdev": "y",
             "address": "10.0.0.129/25",
             "mtu": 9000,
+            "shared": False,
             "peers": [{"host": "c", "address": "10.0.0.131", "mtu": 1500}],
         },
     ]
     assert links_of(fabric, "nobody") == []
+
+
+def test_the_one_nic_of_a_lan_shares_its_network() -> None:
+    fabric = {"a": {"addressing": "adopted", "links": [{"netdev": "x", "address": "10.0.0.1/25", "mtu": None}]}}
+    assert [link["shared"] for link in links_of(fabric, "a")] == [True]
 
 
 def test_links_of_a_host_read_every_other_host_once() -> None:

@@ -114,6 +114,25 @@ def test_a_lan_is_taken_as_it_is() -> None:
     assert "does not have 192.168.1.12/24" in world.errors()[0]
 
 
+@pytest.mark.parametrize(
+    ("topology", "hosts", "address", "told"),
+    [
+        ("lan", "ab", "192.168.1.50/24", True),
+        ("ring", "abc", "192.168.1.50/24", True),
+        ("lan", "ab", "192.168.2.50/24", False),
+        # nobody else's firewall expects anything of it
+        ("lan", "a", "192.168.1.50/24", False),
+    ],
+)
+def test_a_second_nic_in_the_network_of_the_peers_is_told(topology: str, hosts: str, address: str, told: bool) -> None:
+    world = World(topology, list(hosts))
+    world.nodes["a"]["interfaces"].append(world.nic("wlP9s9", address))
+    found = [str(finding) for finding in world.check() if finding.id == "second_nic"]
+    assert world.errors() == []
+    assert len(found) == told
+    assert all(f"NIC wlP9s9 ({address}) is in the network of enP7s7 (192.168.1.11)" in text for text in found)
+
+
 def test_the_way_in_is_no_fabric_nic() -> None:
     world = World("direct", ["a", "b"])
     netdev = world.plan["a"]["links"][0]["netdev"]
