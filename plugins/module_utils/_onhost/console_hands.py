@@ -51,7 +51,7 @@ AUDIT = "/var/lib/sparkthor-console/audit.jsonl"
 AUDIT_LINES = 200
 #: one controller at a time changes the cluster; its file is this old at most while it lives
 CONTROLLER, CONTROLLER_LIVES = "/run/sparkthor-controller.json", 90.0
-#: seconds that the requests of a group have before a restart or a stop, and for a drain
+#: seconds that the requests of a group have before a restart or a stop breaks them off, and for a drain
 PATIENCE = {"restart": 300.0, "stop": 600.0, "drain": 600.0}
 FRONT = "sparkthor-front.service"
 _ID = re.compile(r"[0-9a-f-]{8,64}")
@@ -222,7 +222,13 @@ class ConsoleHands:
         if verb == "wake" and job["group"]:
             return [self._wake(str(job["group"]))]
         reason = f"{VERBS[verb]} by {job['who']}: {job['reason']}"
-        return self._of_group(job["group"], False).apply(VERBS[verb], reason, PATIENCE.get(verb, 0.0)).steps
+        group = self._of_group(job["group"], False)
+        try:
+            return group.apply(VERBS[verb], reason, PATIENCE.get(verb, 0.0)).steps
+        except control.StillRunning:
+            if verb == "drain":
+                raise
+            return [*group.apply(VERBS[verb], reason, 0.0).steps, "break off what still ran"]
 
     def keys(self) -> list[str]:
         """Names of the keys that the front proxy knows."""

@@ -37,6 +37,10 @@ class ControlError(Exception):
     """What could not be done, and why."""
 
 
+class StillRunning(ControlError):
+    """Requests that had not ended in time; new ones are refused further on."""
+
+
 @dataclasses.dataclass
 class Outcome:
     changed: bool = False
@@ -295,7 +299,7 @@ class Control:
                 return
             if count != 0 and self.clock() >= end:
                 left = "an unknown number of" if count is None else str(count)
-                raise ControlError(
+                raise StillRunning(
                     f"{left} requests are still running after {seconds:.0f} s. No new ones are taken until "
                     "playbooks/start.yml runs; give a longer drain_timeout, or stop without waiting"
                 )

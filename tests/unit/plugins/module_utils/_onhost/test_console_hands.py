@@ -30,12 +30,16 @@ class Moved:
 
     def __init__(self, problem: Exception | None = None) -> None:
         self.problem = problem
+        #: whether requests do not end in the time that they have
+        self.overdue = False
         self.asked: list[tuple[str, str, float]] = []
 
     def apply(self, state: str, reason: str, seconds: float) -> control.Outcome:
         self.asked.append((state, reason, seconds))
         if self.problem:
             raise self.problem
+        if self.overdue and seconds:
+            raise control.StillRunning("2 requests are still running")
         return control.Outcome(True, ["stop it"])
 
 
@@ -66,6 +70,22 @@ def test_a_wish_that_fails_says_so(made: tuple[console_hands.ConsoleHands, Moved
     while job["state"] == "running":
         pass
     assert (job["state"], job["text"]) == ("failed", "2 requests are still running")
+
+
+@pytest.mark.parametrize("verb", ["restart", "stop", "drain"])
+def test_requests_have_a_time_to_end_and_no_more(made: tuple[console_hands.ConsoleHands, Moved], verb: str) -> None:
+    """As the dialog says it: after that time a restart and a stop happen, and a drain stays."""
+    hands, moved = made
+    moved.overdue = True
+    job = hands.act({**WISH, "do": verb})
+    while job["state"] == "running":
+        time.sleep(0.01)
+    seconds = [asked[2] for asked in moved.asked]
+    if verb == "drain":
+        assert (job["state"], seconds) == ("failed", [600.0])
+    else:
+        assert (job["state"], job["text"]) == ("done", "stop it; break off what still ran")
+        assert seconds == [console_hands.PATIENCE[verb], 0.0]
 
 
 def test_a_wish_that_ends_by_a_fault_keeps_no_other(made: tuple[console_hands.ConsoleHands, Moved]) -> None:
