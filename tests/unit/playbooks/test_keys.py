@@ -14,6 +14,7 @@ import pytest
 from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import front_config
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
 
 from tests.unit.plays import plays
@@ -76,6 +77,21 @@ def test_what_a_head_says_was_used_is_numbers(said: str) -> None:
     with pytest.raises(AnsibleError, match=r"usage\.json cannot be used: .*Restart sparkthor-tokens") as caught:
         shown(vllm_serve_api_keys=keys, __keys_found=found, __keys_usage={"stdout": said})
     assert str(caught.value).isprintable()
+
+
+def test_a_key_that_is_blocked_is_said_to_be() -> None:
+    found = {"stdout_lines": ["alice", "web-1"]}
+    shows = shown(vllm_serve_api_keys=KEYS[:2], __keys_found=found, __keys_blocked={"stdout_lines": ["web-1"]})
+    assert shows == ["alice: mini, chat, 60 requests a minute", "web-1: all models, no limit (blocked on the page)"]
+
+
+def test_names_of_blocked_keys_are_read_on_a_head(tmp_path: Path) -> None:
+    path = tmp_path / "blocked.conf"
+    path.write_text(front_config.blocked_map(["alice", "web-1"]))
+    *argv, file = task("Read which keys are blocked")["sparkthor.cluster.host_builtin"]["arguments"]["argv"]
+    assert file == "/etc/sparkthor/front.good/blocked.conf"
+    done = subprocess.run([*argv, str(path)], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["alice", "web-1"]
 
 
 def test_without_named_keys_there_is_the_main_one() -> None:

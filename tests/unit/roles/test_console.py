@@ -11,7 +11,13 @@ import re
 from pathlib import Path
 
 import yaml
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import limits
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    console_hands,
+    console_service,
+    front_config,
+    last_checks,
+    limits,
+)
 
 from tests.unit import planned_cluster, role_state
 
@@ -79,3 +85,12 @@ def test_a_page_that_is_not_wanted_is_removed() -> None:
     paths = [file["path"] for file in wanted["files"]]
     assert not [path for path in paths if not any(f"{path}/".startswith(f"{own}/") for own in removed["absent"])]
     assert [unit["name"] for unit in removed["units"]] == [unit["name"] for unit in wanted["units"]]
+    # who was blocked is not let in again by that
+    assert not [path for path in removed["absent"] if f"{front_config.BLOCKED}/".startswith(f"{path}/")]
+    folder = Path(front_config.BLOCKED).parent
+    kept = (
+        console_hands.AUDIT,
+        console_service.HISTORY,
+        *(f"{folder}/{name}.json" for name in last_checks.read("/nowhere")),
+    )
+    assert set(kept) <= set(removed["absent"])

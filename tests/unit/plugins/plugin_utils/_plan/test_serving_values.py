@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -333,6 +334,14 @@ def test_named_keys_and_limits(variables: dict[str, Any]) -> None:
     assert {line.split()[1].removesuffix("_of_key") for line in limits} == {
         *("sparkthor_digits_5", "sparkthor_digits_6", "sparkthor_digits_7", "sparkthor_largest")
     }
+
+
+@pytest.mark.parametrize("page", [True, False])
+def test_a_key_that_was_blocked_stays_so_without_a_page(variables: dict[str, Any], page: bool) -> None:
+    conf = files(plan({**variables, "console_enabled": page}))["/etc/sparkthor/front/nginx.conf"]
+    [known] = re.findall(r"map \S+ \$sparkthor_key \{[^}]*\}", conf)
+    assert "include blocked*.conf;" in known
+    assert ("location /console/" in conf) is page
 
 
 def test_the_hub_s_token_goes_only_where_vllm_fetches_the_model(variables: dict[str, Any]) -> None:
