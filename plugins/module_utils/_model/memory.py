@@ -47,6 +47,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.split imp
     stages_of,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import (
+    STRANGE,
     SizingError,
     as_fraction,
     as_int,
@@ -141,7 +142,7 @@ def _read(
     config: Mapping[str, Any], asked: Options, version: tuple[int, ...] | None
 ) -> tuple[Shape, Drafter, list[str], int | None]:
     """Shape and drafter, what is not known of the model, and how many positions a token attends to."""
-    with blaming(config, AttributeError, LookupError, TypeError, ValueError):
+    with blaming(config, *STRANGE):
         shape = _as_of(version, config, read_shape(config, str(asked.dtype or "auto")))
         text = text_config(config)
         return shape, _drafter(asked, config, shape), known.unknown_of(text), prefill.selected(text, shape)

@@ -40,7 +40,12 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layers im
     layer_of,
     without_shared_caches,
 )
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import as_int, dtype_bytes
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import (
+    STRANGE,
+    as_int,
+    blaming,
+    dtype_bytes,
+)
 
 _HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
 _POSITIONS = ("max_position_embeddings", "n_positions")
@@ -105,6 +110,11 @@ class Shape:
 
 def read_shape(config: Mapping[str, Any], asked_dtype: str = "auto") -> Shape:
     """Translate a config.json into a Shape; raises SizingError with the field that is missing or wrong."""
+    with blaming(config, *STRANGE):
+        return _translated(config, asked_dtype)
+
+
+def _translated(config: Mapping[str, Any], asked_dtype: str) -> Shape:
     text = text_config(config)
     found = text.get("attn_config")
     attn: Mapping[str, Any] = found if isinstance(found, Mapping) else {}

@@ -25,6 +25,10 @@ class SizingError(ValueError):
         super().__init__(printable(f"{variable}={value!r}: {problem}. {fix}", lines=True))
 
 
+#: what reading a value ends in that is of another kind than anybody writes
+STRANGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
+
 @contextlib.contextmanager
 def blaming(config: Mapping[str, Any], *errors: type[Exception]) -> Iterator[None]:
     """Take these errors for the config's; any other one is a fault of the plan."""

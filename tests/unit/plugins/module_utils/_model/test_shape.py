@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.memory import plan
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import read_shape
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 
 from tests.unit.published_models import model
@@ -61,3 +62,19 @@ def test_broken_configs(key: str, value: Any, variable: str) -> None:
     with pytest.raises(SizingError) as caught:
         plan(config)
     assert caught.value.variable == f"config.{variable}"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"quantization_config": {"quant_method": "compressed-tensors", "config_groups": [{}]}},
+        {"quantization_config": {"quant_method": "modelopt", "quantization": "NVFP4"}},
+        {"mlp_only_layers": 3, "num_experts": 8, "moe_intermediate_size": 64},
+        {"rope_scaling": {"type": "yarn", "factor": "x"}},
+        {"rope_scaling": {"type": "yarn", "factor": float("inf")}},
+    ],
+    ids=lambda changed: ",".join(changed),
+)
+def test_a_value_of_another_kind_is_the_configs_fault_for_everybody_who_reads_it(changed: dict[str, Any]) -> None:
+    with pytest.raises(SizingError, match=r"config\.model_type='qwen3_moe': holds a value that nobody can reckon with"):
+        read_shape({**model("qwen3-30b-a3b-thinking-2507-fp8"), **changed})

@@ -198,3 +198,10 @@ def test_a_split_that_a_ring_cannot_carry_is_refused_with_those_that_it_can(
     assert (
         plan_parallel(hosts, tensor, "ring", model("llama-3.1-8b"), tensor_parallel=tensor)["world"] == hosts * tensor
     )
+
+
+@pytest.mark.parametrize("asked", [{}, {"tensor_parallel": 2}, {"max_model_len": 4096}], ids=str)
+def test_a_config_that_nobody_can_read_is_refused_before_a_split(asked: dict[str, Any]) -> None:
+    config = {**model("llama-3.1-8b"), "rope_scaling": {"type": "yarn", "factor": "x"}}
+    with pytest.raises(SizingError, match="holds a value that nobody can reckon with"):
+        plan_parallel(2, config=config, **asked)

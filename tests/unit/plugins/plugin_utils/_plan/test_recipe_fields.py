@@ -13,11 +13,13 @@ import pytest
 import yaml
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import load
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_plan import resolve
 
 from tests.unit.plugins.plugin_utils._plan.minimal_recipe import MINIMAL
+from tests.unit.published_models import model
 
 #: sets the clipboard of the reader's terminal, and another screen
 OSC = "\x1b]52;c;ZXZpbA==\x07\x9b?1049h"
@@ -78,3 +80,12 @@ def test_any_value_of_any_field_is_taken_or_refused(field: str, value: Any) -> N
     """A recipe is somebody else's: nothing in it ends a run with an error that names neither recipe nor field."""
     with contextlib.suppress(RecipeError, SizingError):
         resolve({**MINIMAL, field: value}, ["a"], version="0.33.0", memory_bytes=2**37)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt_llm"])
+def test_a_config_that_nobody_can_read_is_named_with_its_recipe(engine: str) -> None:
+    config = {**model("llama-3.1-8b"), "quantization_config": {"quantization": "NVFP4"}}
+    recipe = {**MINIMAL, "engine": engine, "runtime": "container", "image": "registry.example/one:1", "config": config}
+    with pytest.raises(RecipeError, match=r"recipe n: config\.model_type='llama': holds a value") as caught:
+        registry.ENGINES[engine].plan(recipe, ["a"], topology="lan", memory_bytes=2**37)
+    assert caught.value.kind == "shape"
