@@ -124,6 +124,8 @@ options:
       - Arguments of the engine, by their names, that take memory beside weights and cache.
       - These are C(enable-lora) with C(max-loras), C(max-lora-rank), C(max-cpu-loras) and C(fully-sharded-loras),
         C(kv-offloading-size), C(cpu-offload-gb), C(mm-processor-cache-gb) and C(engram-config).
+      - With C(decode-context-parallel-size), a C(mamba-cache-mode) of V(all) and C(num-gpu-blocks-override) the size of
+        the cache is not known, and the verdict at best V(unknown).
     type: dict
   vllm_version:
     description: The engine's release, where its way to count differs; the newest if not given.

@@ -19,6 +19,7 @@ GIB = 1024**3
 ARGUMENTS = (
     *("enable-lora", "max-loras", "max-lora-rank", "max-cpu-loras", "fully-sharded-loras"),
     *("kv-offloading-size", "cpu-offload-gb", "mm-processor-cache-gb", "engram-config"),
+    *("decode-context-parallel-size", "mamba-cache-mode", "num-gpu-blocks-override"),
 )
 #: the engine's defaults: adapters at once, their rank, and GiB of processed images, kept by two processes of the head
 _LORAS, _RANK, _IMAGES, _KEPT_BY = 1, 16, 4, 2
@@ -104,6 +105,17 @@ def remarks(given: Mapping[str, Any]) -> Iterator[str]:
     tables = given.get("engram-config")
     if isinstance(tables, Mapping) and tables.get("cpu_offload"):
         yield "engram-config keeps the n-gram tables in host memory, whose size is not known here: it is not counted"
+
+
+def unreckoned(given: Mapping[str, Any], shape: Shape) -> Iterator[str]:
+    """What changes the size of the cache in a way that nobody reckons here."""
+    ranks, blocks = given.get("decode-context-parallel-size"), given.get("num-gpu-blocks-override")
+    if ranks and as_int("decode-context-parallel-size", ranks) > 1:
+        yield f"how much of the cache each rank holds with decode-context-parallel-size={ranks}"
+    if given.get("mamba-cache-mode") == "all" and shape.count(STATE):
+        yield "the states of mamba-cache-mode=all, which grow with the context"
+    if blocks:
+        yield f"the cache of num-gpu-blocks-override={blocks}"
 
 
 def more_than_memory(parts: Mapping[str, int], memory: int | None, budget: int | None) -> tuple[str, str]:

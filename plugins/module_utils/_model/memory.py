@@ -161,7 +161,7 @@ def _planned(config: Mapping[str, Any], asked: Options) -> dict[str, Any]:
     cache, unsized = _cache_of_known_size(asked, shape, drafter, in_flight, tensor, stages)
     weights = _weights(asked, shape, stages, tensor, drafter)
     weighed = not strange or weights.measured
-    strange = [*strange, *unsized]
+    strange = [*strange, *unsized, *beside.unreckoned(asked.beside or {}, shape)]
     parts = _overhead(asked, shape, stages, tensor, step)
     made = cache.pool()
     ranks = _plan_ranks(asked, cache, made, weights, sum(parts.values()))

@@ -219,6 +219,14 @@ def _plan_parallel(
             "makes several replicas of the model in one group, which neither the plan nor the watchdog covers",
             "Leave it out; make a serving group of each replica (serving_groups), with hosts of its own.",
         )
+    if str(args.get("prefill-context-parallel-size", 1)) != "1":
+        raise SizingError(
+            "prefill-context-parallel-size",
+            args["prefill-context-parallel-size"],
+            "multiplies the ranks of a group, which the plan does not cover: it has a GPU for each of TP x PP",
+            "Leave it out; vllm_serve_tensor_parallel_size and vllm_serve_pipeline_parallel_size divide the model over "
+            "all GPUs.",
+        )
     if parallel["expert_parallel"]:
         args.setdefault("enable-expert-parallel", True)
     return parallel

@@ -103,3 +103,32 @@ def test_what_is_not_known_or_frees_nothing_is_named() -> None:
 def test_what_is_no_size_is_refused(name: str, value: Any) -> None:
     with pytest.raises(SizingError, match=f"{name}=.* is no number of GiB"):
         plan(LLAMA, beside={name: value}, **SPARK)
+
+
+HYBRID = "qwen3.6-35b-a3b"
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("llama-3.1-8b", {"decode-context-parallel-size": 2}),
+        (HYBRID, {"mamba-cache-mode": "all"}),
+        ("llama-3.1-8b", {"num-gpu-blocks-override": 4096}),
+    ],
+)
+@pytest.mark.parametrize("length", [8192, 10**9])
+def test_a_cache_of_no_known_size_is_neither_planned_nor_refused(name: str, given: dict[str, Any], length: int) -> None:
+    config, long = model(name), {"max_position_embeddings": 10**9}
+    config |= {"text_config": {**config["text_config"], **long}} if "text_config" in config else long
+    asked = {**SPARK, "max_model_len": length, "tensor_parallel": 2}
+    assert plan(config, **asked)["verdict"] == ("fits" if length == 8192 else "does_not_fit")
+    found = plan(config, beside=given, **asked)
+    assert (found["verdict"], found["max_tokens"]) == ("unknown", None)
+    assert next(iter(given)) in found["unknown"][0]
+    assert found["weights_bytes_per_rank"] == plan(config, **asked)["weights_bytes_per_rank"]
+
+
+def test_what_changes_no_cache_is_planned_as_ever() -> None:
+    given = {"decode-context-parallel-size": 1, "mamba-cache-mode": "all", "num-gpu-blocks-override": None}
+    assert plan(LLAMA, beside=given, **SPARK) == plan(LLAMA, **SPARK)
+    assert plan(model(HYBRID), beside={"mamba-cache-mode": "align"}, **SPARK) == plan(model(HYBRID), **SPARK)

@@ -195,6 +195,15 @@ def test_several_replicas_are_refused_with_what_to_do(more):
         plan_serving(first, cluster, nodes, ".")
 
 
+def test_ranks_beside_those_of_the_split_are_refused_however_they_are_written():
+    for name in ("prefill-context-parallel-size", "prefill_context_parallel_size"):
+        first, cluster, _fabric, nodes = planned(["a", "b"], vllm_serve_recipe="tiny-qwen3", vllm_serve_args={name: 2})
+        with pytest.raises(RecipeError, match=r"prefill-context-parallel-size=2: multiplies .* Leave it out"):
+            plan_serving(first, cluster, nodes, ".")
+    first["vllm_serve_args"] = {name: 1}
+    assert plan_serving(first, cluster, nodes, ".")["args"]["prefill-context-parallel-size"] == 1
+
+
 def test_parts_of_a_foreign_recipe_without_a_counterpart_are_named(tmp_path):
     path = tmp_path / "foreign.yaml"
     path.write_text(
