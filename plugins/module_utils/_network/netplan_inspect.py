@@ -20,13 +20,19 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network import 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
 
 FileState = job.FileState
+#: findings by which a file of ours is not what holds at the next reboot, although it is as planned
+_OVERRULED = frozenset(("foreign_file", "foreign_settings", "shadowed", "invalid_yaml"))
 #: what is known of a host before a change; see :func:`inspect`
 Inspection = dict[str, Any]
 
 
 def written(path: str, links: list[dict[str, Any]], renderer: str) -> dict[str, FileState | None]:
-    """Our files as planned if they are on the host and nothing hides them, else nothing; asks no generator."""
-    if netplan_others.edits_of_ours(netplan_others.static_settings()):
+    """Our files as planned if they are on the host and nothing hides them, else nothing.
+
+    The generator is asked only where the text of another file may be about our NICs.
+    """
+    static = netplan_others.static_settings()
+    if netplan_others.edits_of_ours(static):
         return {}
     if not renderer and netplan_generator.profiled(job.generated_files(), {link["netdev"] for link in links}):
         renderer = "NetworkManager"
@@ -35,7 +41,26 @@ def written(path: str, links: list[dict[str, Any]], renderer: str) -> dict[str, 
         current = job.read_state(name)
         if (current and current["content"]) != (state and state["content"]):
             return {}
+    if _may_be_overruled(path, links, static):
+        found = inspect(path, links, renderer)["findings"]
+        return {} if _OVERRULED.intersection(finding.id for finding in found) else planned
     return planned
+
+
+def _may_be_overruled(path: str, links: list[dict[str, Any]], static: dict[str, str]) -> bool:
+    """Whether another file may set up our NICs too, or hide ours, by its text and name alone."""
+    try:
+        sources = netplan_generator.source_files()
+    except netplan_generator.NetplanError:
+        return True
+    if _shadowing_files(path, {"sources": sources}):
+        return True
+    live = job.live_links()
+    macs = {link["netdev"]: live.get(link["netdev"], {}).get("mac", "") for link in links}
+    others = [content for name, content in sources.items() if name != path]
+    return bool(netplan_others.foreign_settings(macs, {}, {}, static)) or any(
+        netplan_others.may_be_about(content, netdev, mac) for content in others for netdev, mac in macs.items()
+    )
 
 
 def inspect(path: str, links: list[dict[str, Any]], renderer: str = "", floating: Iterable[str] = ()) -> Inspection:

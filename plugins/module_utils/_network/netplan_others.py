@@ -61,6 +61,16 @@ def profile_matches(content: str, netdev: str, mac: str) -> bool:
     return False
 
 
+def may_be_about(content: str, netdev: str, mac: str) -> bool:
+    """Whether a netplan file may configure this NIC, by its text: as a key, by name, or by address."""
+    names = re.findall(r"name:\s*[\"']?([^\s\"',}]+)", content)
+    return (
+        bool(netplan_generator.files_defining(netdev, {"": content}))
+        or any(fnmatch.fnmatchcase(netdev, name) for name in names)
+        or bool(mac and mac.lower() in content.lower())
+    )
+
+
 NETWORKD_FOLDERS = (
     "/etc/systemd/network",
     "/run/systemd/network",

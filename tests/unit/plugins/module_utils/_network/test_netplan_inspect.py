@@ -16,7 +16,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network import 
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
 
-from tests.unit.netplan import GLOBAL, LINK, RENDERERS, files, live_link
+from tests.unit.netplan import GLOBAL, LINK, MAC, RENDERERS, files, live_link
 
 
 class Host:
@@ -217,6 +217,46 @@ def test_our_own_profile_edited_by_hand_is_ours(monkeypatch: pytest.MonkeyPatch)
     assert found["aside"] == []
     assert nic in netplan_inspect.inspect(ours, [])["previous"], "a teardown takes it away"
     assert netplan_inspect.written(ours, [LINK], "") == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "others", "asked", "holds"),
+    [
+        ("/etc/netplan/50-x.yaml", "    enP7s7:\n", "management", False, True),
+        # only words about it
+        ("/etc/netplan/50-x.yaml", "    # enp1s0f1np1: not yet\n", "management", True, True),
+        ("/etc/netplan/50-x.yaml", "    enp1s0f1np1:\n", "by_hand", True, False),
+        ("/etc/netplan/50-x.yaml", "    x:\n      match: {name: 'enp1s0f*'}\n", "by_hand", True, False),
+        ("/etc/netplan/50-x.yaml", f"    x:\n      match: {{macaddress: {MAC.upper()}}}\n", "by_hand", True, False),
+        ("/run/netplan/40-cx7.yaml", "", "management", True, False),
+        # ours hides it
+        ("/usr/lib/netplan/40-cx7.yaml", "", "management", False, True),
+    ],
+)
+def test_our_file_does_not_hold_where_another_is_about_our_nic(
+    monkeypatch: pytest.MonkeyPatch, name: str, text: str, others: str, asked: bool, holds: bool
+) -> None:
+    host, ours = Host(monkeypatch), "/etc/netplan/40-cx7.yaml"
+    planned = netplan.files(ours, [LINK], "")
+    monkeypatch.setattr(job, "read_state", planned.get)
+    host.sources |= {ours: str((planned[ours] or {})["content"]), name: text}
+    host.management = others
+    generated: list[bool] = []
+    monkeypatch.setattr(netplan_generator, "generate", lambda given: generated.append(True) or host.generate(given))
+    assert netplan_inspect.written(ours, [LINK], "") == (planned if holds else {})
+    assert bool(generated) is asked
+
+
+def test_our_file_does_not_hold_beside_one_that_netplan_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    Host(monkeypatch)
+    planned = netplan.files("/etc/netplan/40-cx7.yaml", [LINK], "")
+    monkeypatch.setattr(job, "read_state", planned.get)
+
+    def source_files() -> dict[str, str]:
+        raise netplan_generator.NetplanError("/etc/netplan/30-c.yaml is a link to /gone", "/etc/netplan/30-c.yaml")
+
+    monkeypatch.setattr(netplan_generator, "source_files", source_files)
+    assert netplan_inspect.written("/etc/netplan/40-cx7.yaml", [LINK], "") == {}
 
 
 def test_inspect_finds_a_file_that_hides_ours(monkeypatch: pytest.MonkeyPatch) -> None:
