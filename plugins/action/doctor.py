@@ -146,6 +146,8 @@ class ActionModule(ClusterAction):
                 planned,
             )
             findings, notes = [*findings, *of_part], [*notes, *more]
+        # what a host or its network has brings faults along in the group that serves on it
+        findings = diagnosis.fold(findings, [hosts for _name, hosts, _cluster in case.parts])
         findings.sort(key=lambda finding: diagnosis.SEVERITIES.index(finding.rule.severity))
         return findings, list(dict.fromkeys(notes))
 

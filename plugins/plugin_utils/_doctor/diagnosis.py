@@ -408,8 +408,25 @@ def _related(one: Diagnosis, other: Diagnosis) -> bool:
     return not mine or not theirs or bool(mine & theirs)
 
 
-def fold(findings: Sequence[Diagnosis]) -> list[Diagnosis]:
-    """Put what a finding explains under it, and drop last resorts where something better was found."""
+def _put_under(cause: Diagnosis, other: Diagnosis) -> None:
+    """With what it brings along itself: the report has one step."""
+    cause.consequences += [other, *other.consequences]
+    other.consequences = []
+
+
+def _better(finding: Diagnosis, strong: Sequence[Diagnosis], parts: Sequence[Sequence[str]]) -> Diagnosis | None:
+    """The first of the ``strong`` findings that makes a last resort superfluous: one about any host that serves with
+    its own, where there are several serving groups."""
+    mine = finding.touches()
+    near = mine.union(*(hosts for hosts in parts if mine & set(hosts)))
+    return next((one for one in strong if not parts or not mine or not one.touches() or near & one.touches()), None)
+
+
+def fold(findings: Sequence[Diagnosis], parts: Sequence[Sequence[str]] = ()) -> list[Diagnosis]:
+    """Put what a finding explains under it, and drop last resorts where something better was found.
+
+    ``parts`` are the hosts of each serving group, where there are several.
+    """
     swallowed: dict[int, Diagnosis] = {}
 
     def ends_at(start: Diagnosis, end: Diagnosis) -> bool:
@@ -429,12 +446,6 @@ def fold(findings: Sequence[Diagnosis]) -> list[Diagnosis]:
                 break
     kept = [finding for finding in findings if id(finding) not in swallowed]
     strong = [finding for finding in kept if not finding.rule.last_resort and finding.rule.severity == ERROR]
-    result = []
-    for finding in kept:
-        if finding.rule.last_resort and strong:
-            strong[0].consequences.append(finding)
-        else:
-            result.append(finding)
     for other in findings:
         cause = swallowed.get(id(other))
         seen = {id(other)}
@@ -442,7 +453,14 @@ def fold(findings: Sequence[Diagnosis]) -> list[Diagnosis]:
             seen.add(id(cause))
             cause = swallowed[id(cause)]
         if cause is not None:
-            cause.consequences.append(other)
+            _put_under(cause, other)
+    result = []
+    for finding in kept:
+        better = _better(finding, strong, parts) if finding.rule.last_resort else None
+        if better is None:
+            result.append(finding)
+        else:
+            _put_under(better, finding)
     return result
 
 

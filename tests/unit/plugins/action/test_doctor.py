@@ -23,7 +23,8 @@ def run(hostvars: dict[str, Any], groups: dict[str, list[str]] | None = None, **
     task.args.update(arguments)
     action = ActionModule(task, MagicMock(), MagicMock(), MagicMock(), MagicMock(), MagicMock())
     groups = GROUPS if groups is None else groups
-    return action.run(task_vars={"hostvars": hostvars, "groups": groups, "ansible_play_hosts_all": ["a", "b"]})
+    asked = groups.get("cluster", [])
+    return action.run(task_vars={"hostvars": hostvars, "groups": groups, "ansible_play_hosts_all": asked})
 
 
 def host(number: int, **registered: Any) -> dict[str, Any]:
@@ -172,6 +173,24 @@ def test_what_serves_is_judged_by_the_group_that_serves_it() -> None:
     one = {"cluster": ["a", "b"], "ray_head": ["a"], "ray_workers": ["b"]}
     together = run(hostvars, one)["doctor"]
     assert "model-absent" in {item["rule"] for item in together["findings"]}
+
+
+def test_a_host_that_is_away_explains_what_its_own_group_misses_and_nothing_of_another() -> None:
+    state = json.dumps({"state": "degraded", "updated": 12.0, "line": "no completion for 40 s"})
+    away = {"unreachable": True, "msg": "ssh: No route to host"}
+    told = {"a": evidence(files={"state.json": state}), "b": away, "c": evidence(files={"state.json": state})}
+    hostvars = {
+        name: {**host(number, **told[name]), "fabric_topology": "switch", "serving_groups": ["big", "small"]}
+        for number, name in enumerate(told, 11)
+    }
+    groups = {"cluster": list(told), "ray_head": ["a", "c"], "ray_workers": ["b"], "big": ["a", "b"], "small": ["c"]}
+    found = run(hostvars, groups)["doctor"]["findings"]
+    said = {
+        (item["rule"], item["host"]): {(one["rule"], one["host"]) for one in item["consequences"]} for item in found
+    }
+    assert ("serving-down", "a") in said["host-unreachable", "b"]
+    assert ("serving-down", "c") not in said["host-unreachable", "b"]
+    assert ("serving-down", "a") not in said
 
 
 def test_a_worker_has_the_revision_that_the_head_names() -> None:
