@@ -7,7 +7,7 @@ On unified memory there is one memory: what the engine calls the host's is what 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layers import NONE, STATE, Layer
@@ -15,12 +15,15 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape imp
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError, as_int
 
 GIB = 1024**3
-#: the engine's arguments that are read here
+#: arguments that are read here, of the default engine and of others
 ARGUMENTS = (
     *("enable-lora", "max-loras", "max-lora-rank", "max-cpu-loras", "fully-sharded-loras"),
     *("kv-offloading-size", "cpu-offload-gb", "mm-processor-cache-gb", "engram-config"),
     *("decode-context-parallel-size", "mamba-cache-mode", "num-gpu-blocks-override"),
 )
+OF_SGLANG = ("enable-hierarchical-cache", "hicache-ratio", "hicache-size", "cpu-offload-gb")
+_HOST_CACHE = "kv-cache-config.host_cache_size"
+OF_TENSORRT_LLM = (_HOST_CACHE,)
 #: the engine's defaults: adapters at once, their rank, and GiB of processed images, kept by two processes of the head
 _LORAS, _RANK, _IMAGES, _KEPT_BY = 1, 16, 4, 2
 #: adapters are kept in 16 bits
@@ -29,15 +32,25 @@ _WIDTH = 2
 SYSTEM = 4 * GIB
 
 
-def _gib(given: Mapping[str, Any], name: str, default: float = 0) -> int:
+def read(args: Mapping[str, Any], names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The option of the memory plan with those of an engine's arguments that are given."""
+    found = {name: args[name] for name in names if args.get(name) is not None}
+    return {"beside": found} if found else {}
+
+
+def _number(given: Mapping[str, Any], name: str, default: float, unit: str = "") -> float:
     value = given.get(name)
     try:
         size = float(default if value is None else value)
     except (TypeError, ValueError):
         size = -1.0
     if not 0 <= size < 1 << 20:
-        raise SizingError(name, value, "is no number of GiB", "Give it as 8 or 0.5.")
-    return int(size * GIB)
+        raise SizingError(name, value, f"is no number{unit}", "Give it as 8 or 0.5.")
+    return size
+
+
+def _gib(given: Mapping[str, Any], name: str, default: float = 0) -> int:
+    return int(_number(given, name, default, " of GiB") * GIB)
 
 
 def _matrices(layer: Layer, shape: Shape, tensor: int) -> Iterator[tuple[int, int, int]]:
@@ -84,14 +97,28 @@ def adapters(given: Mapping[str, Any], shape: Shape, stages: tuple[int, ...], te
     return count * fullest * _WIDTH
 
 
-def in_host_memory(given: Mapping[str, Any], vision: bool, tensor: int, adapter: int) -> dict[str, int]:
+def _hierarchical(given: Mapping[str, Any], cache: int) -> int:
+    """SGLang's copies of the cache, GB on each rank or so many times the cache (0.5.23, ``HostKVCache``).
+
+    Without either that release takes less than its default of twice the cache where less is free, and older ones end.
+    """
+    if not given.get("enable-hierarchical-cache"):
+        return 0
+    size = as_int("hicache-size", given.get("hicache-size") or 0, minimum=0)
+    return size * 10**9 or int(cache * _number(given, "hicache-ratio", 2))
+
+
+def in_host_memory(given: Mapping[str, Any], vision: bool, tensor: int, adapter: int, cache: int) -> dict[str, int]:
     """Bytes that the engine keeps in a host's memory, by cause; the head's, which has most.
 
-    ``vision`` is whether images are read, ``adapter`` the bytes of one adapter in the buffers.
+    ``vision`` is whether images are read, ``adapter`` the bytes of one adapter in the buffers, ``cache`` those of the
+    rank's cache.
     """
     cached = max(0, as_int("max-cpu-loras", given.get("max-cpu-loras") or 0, minimum=0)) if adapter else 0
     parts = {
         "KV offloading": _gib(given, "kv-offloading-size") // tensor,
+        "hierarchical cache (hicache-ratio, hicache-size)": _hierarchical(given, cache),
+        "host cache (host_cache_size)": as_int(_HOST_CACHE, given.get(_HOST_CACHE) or 0, minimum=0),
         "processed images": _KEPT_BY * _gib(given, "mm-processor-cache-gb", _IMAGES) if vision else 0,
         "adapters kept": cached * adapter,
     }
@@ -130,7 +157,7 @@ def more_than_memory(parts: Mapping[str, int], memory: int | None, budget: int |
     told = ", ".join(f"{cause} {size / GIB:.1f} GiB" for cause, size in parts.items())
     words = f"{told} in host memory, which is the same memory: the engine's share leaves {left / GIB:.1f} GiB of it"
     if kept > left:
-        return "does_not_fit", f"{words}."
+        return "does_not_fit", f"{words}. Ask for less there, or for a smaller share."
     if kept > left - SYSTEM:
         return "tight", f"{words}, and the system needs about {SYSTEM // GIB} GiB."
     return "", ""

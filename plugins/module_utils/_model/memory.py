@@ -234,7 +234,7 @@ def _beside_engine(
     """What the engine keeps in host memory, by cause, and verdict and reasons with it."""
     given = asked.beside or {}
     one = beside.adapters({**given, "max-loras": 1}, shape, (shape.num_layers,), 1)
-    kept = beside.in_host_memory(given, step.vision, _split(asked)[0], one)
+    kept = beside.in_host_memory(given, step.vision, _split(asked)[0], one, max(0, ranks[0].free or 0))
     worse, reason = beside.more_than_memory(kept, ranks[0].memory, ranks[0].budget)
     words = [*filter(None, [reason]), *(f"{remark}." for remark in beside.remarks(given))]
     order = ("fits", "tight", "does_not_fit")

@@ -188,8 +188,7 @@ def sizing_of_arguments(args: Mapping[str, Any], environment: Mapping[str, Any])
     for number in ("max-num-batched-tokens", "max-num-seqs", "kv-cache-memory-bytes"):
         if args.get(number):
             options[number.replace("-", "_")] = parse_length(number, args[number])
-    if taken := {name: args[name] for name in beside.ARGUMENTS if args.get(name) is not None}:
-        options["beside"] = taken
+    options |= beside.read(args, beside.ARGUMENTS)
     if PARTITION in environment:
         options["layer_partition"] = str(environment[PARTITION])
     return options

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model import beside
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.defaults import SPARK
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import read_shape
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.split import split_layers
@@ -251,6 +252,7 @@ def _sizing(
         "max_num_batched_tokens": parse_length("chunked-prefill-size", args.get("chunked-prefill-size", CHUNK)),
         "enable_expert_parallel": bool(parallel["expert_parallel"]),
         "kind": kinds.get(hosts[0], SPARK),
+        **beside.read(args, beside.OF_SGLANG),
     }
     if args.get("max-running-requests"):
         found["max_num_seqs"] = parse_length("max-running-requests", args["max-running-requests"])

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model import beside
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.defaults import SPARK
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError, parse_length
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.tensorrt_llm import TENSORRT_LLM
@@ -189,6 +190,7 @@ def _sizing(args: Mapping[str, Any], kind: str) -> dict[str, Any]:
         "max_num_seqs": parse_length("max_batch_size", args.get("max-batch-size", BATCH)),
         "enable_expert_parallel": False,
         "kind": kind,
+        **beside.read(args, beside.OF_TENSORRT_LLM),
     }
 
 

@@ -60,6 +60,13 @@ def test_the_plan_leaves_the_adapters_room() -> None:
         ("llama-3.1-8b", {"kv-offloading-size": 8}, {"KV offloading": 8}, "fits"),
         ("llama-3.1-8b", {"kv-offloading-size": 16}, {"KV offloading": 16}, "tight"),
         ("llama-3.1-8b", {"kv-offloading-size": "32"}, {"KV offloading": 32}, "does_not_fit"),
+        ("llama-3.1-8b", {"kv-cache-config.host_cache_size": 8 * GIB}, {"host cache (host_cache_size)": 8}, "fits"),
+        (
+            "llama-3.1-8b",
+            {"kv-cache-config.host_cache_size": 32 * GIB},
+            {"host cache (host_cache_size)": 32},
+            "does_not_fit",
+        ),
         ("qwen3.6-35b-a3b", {"mm-processor-cache-gb": 4}, {"processed images": 8}, "fits"),
         ("qwen3.6-35b-a3b", {}, {"processed images": 8}, "fits"),
         ("qwen3.6-35b-a3b", {"mm-processor-cache-gb": 10}, {"processed images": 20}, "does_not_fit"),
@@ -80,6 +87,23 @@ def test_host_memory_is_what_the_share_leaves(
         assert smaller["verdict"] == "fits"
 
 
+@pytest.mark.parametrize(
+    ("given", "times", "gb"),
+    [({}, 2, 0), ({"hicache-ratio": "0.5"}, 0.5, 0), ({"hicache-size": 5, "hicache-ratio": 3}, 0, 5)],
+)
+def test_a_hierarchical_cache_is_a_multiple_of_the_cache_or_a_size(
+    given: dict[str, Any], times: float, gb: int
+) -> None:
+    found = plan(LLAMA, tensor_parallel=2, beside={"enable-hierarchical-cache": True, **given}, **SPARK)
+    cache = found["ranks"]["kv_cache_bytes"][0]
+    assert found["host_memory_parts"] == {
+        "hierarchical cache (hicache-ratio, hicache-size)": int(cache * times) + gb * 10**9
+    }
+    assert found["verdict"] == ("fits" if gb else "does_not_fit")
+    # without its switch it is not made
+    assert plan(LLAMA, beside=given, **SPARK)["host_memory_parts"] == {}
+
+
 def test_the_ranks_share_what_is_offloaded_and_adapters_are_kept_whole() -> None:
     found = plan(LLAMA, tensor_parallel=2, beside={"kv-offloading-size": 8}, **SPARK)
     assert found["host_memory_parts"] == {"KV offloading": 4 * GIB}
@@ -98,11 +122,20 @@ def test_what_is_not_known_or_frees_nothing_is_named() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["kv-offloading-size", "cpu-offload-gb"])
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("kv-offloading-size", "is no number of GiB"),
+        ("cpu-offload-gb", "is no number of GiB"),
+        ("hicache-ratio", "is no number"),
+        ("hicache-size", "is not an integer|is below 0"),
+        ("kv-cache-config.host_cache_size", "is not an integer|is below 0"),
+    ],
+)
 @pytest.mark.parametrize("value", ["much", -1, float("nan")])
-def test_what_is_no_size_is_refused(name: str, value: Any) -> None:
-    with pytest.raises(SizingError, match=f"{name}=.* is no number of GiB"):
-        plan(LLAMA, beside={name: value}, **SPARK)
+def test_what_is_no_size_is_refused(name: str, problem: str, value: Any) -> None:
+    with pytest.raises(SizingError, match=f"{name}=.* ({problem})"):
+        plan(LLAMA, beside={"enable-hierarchical-cache": True, name: value}, **SPARK)
 
 
 HYBRID = "qwen3.6-35b-a3b"

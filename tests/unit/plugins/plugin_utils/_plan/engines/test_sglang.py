@@ -56,6 +56,15 @@ def test_layers_are_divided_by_our_rule() -> None:
     assert "SGLANG_PP_LAYER_PARTITION" not in served()["environment"]
 
 
+def test_what_it_keeps_in_host_memory_is_the_same_memory() -> None:
+    sized = {"enable-hierarchical-cache": True, "hicache-size": 4, "cpu-offload-gb": 2}
+    memory = served(vllm_serve_args=sized)["memory"]
+    assert memory["host_memory_parts"] == {"hierarchical cache (hicache-ratio, hicache-size)": 4 * 10**9}
+    assert "cpu-offload-gb moves weights within one memory here" in " ".join(memory["reasons"])
+    with pytest.raises(RecipeError, match=r"does not fit these hosts\. .*hierarchical cache .* in host memory"):
+        served(vllm_serve_args={"enable-hicache": True})
+
+
 @pytest.mark.parametrize(
     ("args", "split", "experts"),
     [

@@ -45,6 +45,15 @@ def test_the_cache_is_as_large_as_the_plan_says() -> None:
     assert (own["kv-cache-config.max_tokens"], own["kv-cache-config.free_gpu_memory_fraction"]) == (4096, 0.5)
 
 
+def test_what_it_keeps_in_host_memory_is_the_same_memory() -> None:
+    found = served(vllm_serve_args={"kv_cache_config": {"host_cache_size": 4 << 30}})
+    assert found["memory"]["host_memory_parts"] == {"host cache (host_cache_size)": 4 << 30}
+    with pytest.raises(
+        RecipeError, match=r"does not fit these hosts\. .*host cache \(host_cache_size\) 64\.0 GiB in host memory"
+    ):
+        served(vllm_serve_args={"kv_cache_config": {"host_cache_size": 64 << 30}})
+
+
 def test_the_role_s_variables_are_its_options() -> None:
     given = {"vllm_serve_reasoning_parser": "deepseek_r1", "vllm_serve_tool_call_parser": "qwen3"}
     found = served(vllm_serve_kv_cache_dtype="fp8", vllm_serve_prefix_caching=False, **given)
