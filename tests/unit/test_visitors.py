@@ -51,6 +51,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import shared_nic
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.teardown import TeardownSettings, plan_teardown
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_plan import resolve
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import network_check
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import usage
 
 from tests.unit import role_state
@@ -125,6 +126,13 @@ def facts_take_it_for_the_way_in(kind: str, monkeypatch: pytest.MonkeyPatch) -> 
     return found["cidr"] == ADDRESSES[kind]
 
 
+def preflight_tells_of_it(kind: str, monkeypatch: pytest.MonkeyPatch) -> bool:
+    addresses = [{"address": one, "scope": "global"} for one in dict.fromkeys((MANAGEMENT, ADDRESSES[kind]))]
+    node = {"interfaces": [{"name": "enP7s7", "addresses": addresses}], "declared": {"virtual": "10.83.0.100"}}
+    entry = {"control_netdev": "enP7s7", "control_address": "10.83.0.11"}
+    return bool(network_check.second_address_problems("a", entry, node))
+
+
 #: visitor → its answer by kind of address
 ADDRESS_VISITORS: dict[Callable[[str, pytest.MonkeyPatch], bool], dict[str, bool]] = {
     a_change_stops_at_it: {"management": False, "fabric": False, "virtual": False, "stranger": True},
@@ -132,6 +140,7 @@ ADDRESS_VISITORS: dict[Callable[[str, pytest.MonkeyPatch], bool], dict[str, bool
     a_rollback_removes_it: {"management": True, "fabric": True, "virtual": False, "stranger": True},
     discovery_proposes_it: {"management": True, "fabric": True, "virtual": False, "stranger": True},
     a_lan_takes_it_for_the_hosts: {"management": True, "fabric": True, "virtual": False, "stranger": True},
+    preflight_tells_of_it: {"management": False, "fabric": False, "virtual": False, "stranger": True},
     facts_take_it_for_the_way_in: {"management": True, "fabric": True, "virtual": False, "stranger": True},
 }
 

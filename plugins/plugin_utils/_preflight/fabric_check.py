@@ -59,7 +59,9 @@ def check_facts(
             problems += host_check.rdma_problems(host, entry, node, probe)
             problems += host_check.netplan_problems(host, probe)
         problems += network_check.detour_problems(host, entry)
-        problems += network_check.second_nic_problems(host, entry, node) if len(plan) > 1 else []
+        if len(plan) > 1:
+            problems += network_check.second_nic_problems(host, entry, node)
+            problems += network_check.second_address_problems(host, entry, node)
         what, fix = host_gpu.missing(node)
         # the plan stops for it, unless ray_node_num_gpus says what the driver does not
         problems += [Finding("gpus", what, fix, host, severity=WARNING)] if what else []

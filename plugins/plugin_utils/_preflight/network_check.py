@@ -137,14 +137,48 @@ def detour_problems(host: str, entry: t.Any) -> list[Finding]:
     ]
 
 
+def _control_networks(entry: t.Any, node: Node) -> Set[t.Any]:
+    """The network of the address by which peers reach a host, as it is there now."""
+    interface = interfaces_of(node).get(entry["control_netdev"], {})
+    own = (item["address"] for item in interface.get("addresses", ()))
+    found = {ipv4_network_of(address) for address in own if address.partition("/")[0] == entry["control_address"]}
+    return found - {None}
+
+
+def second_address_problems(host: str, entry: t.Any, node: Node) -> list[Finding]:
+    """A second address of the NIC by which peers reach a host: the kernel may send from it, as with a lease of DHCP.
+
+    One that goes from host to host is ours, and nothing is sent from it.
+    """
+    netdev, address, here = entry["control_netdev"], entry["control_address"], _control_networks(entry, node)
+    sources = [
+        route["prefsrc"]
+        for route in node.get("routes", ())
+        if route["dev"] == netdev and route["protocol"] == "kernel" and ipv4_network_of(route["dst"]) in here
+    ]
+    if sources[:1] == [address]:
+        return []
+    return [
+        Finding(
+            "second_address",
+            f"NIC {netdev} has {item['address']} beside {address}, in one network: the firewall of a peer trusts "
+            f"{address} alone, and the host may send from the other one",
+            f"keep one of them (a lease of DHCP goes with dhcp4: false in the netplan file of {netdev}, or sudo nmcli "
+            "connection modify NAME ipv4.method manual), and make ansible_host that one",
+            host,
+            netdev,
+            severity=WARNING,
+        )
+        for item in interfaces_of(node).get(netdev, {}).get("addresses", ())
+        if item.get("scope") == "global"
+        and item["address"].partition("/")[0] not in (address, (node.get("declared") or {}).get("virtual"))
+        and ipv4_network_of(item["address"]) in here
+    ]
+
+
 def second_nic_problems(host: str, entry: t.Any, node: Node) -> list[Finding]:
     """Another NIC in the network by which peers reach this host, so that their firewalls may meet it as a stranger."""
-    netdev, interfaces = entry["control_netdev"], interfaces_of(node)
-    here = {
-        ipv4_network_of(item["address"])
-        for item in interfaces.get(netdev, {}).get("addresses", ())
-        if item["address"].partition("/")[0] == entry["control_address"]
-    } - {None}
+    netdev, here = entry["control_netdev"], _control_networks(entry, node)
     return [
         Finding(
             "second_nic",
@@ -156,7 +190,7 @@ def second_nic_problems(host: str, entry: t.Any, node: Node) -> list[Finding]:
             name,
             severity=WARNING,
         )
-        for name, interface in interfaces.items()
+        for name, interface in interfaces_of(node).items()
         for item in interface.get("addresses", ())
         if name != netdev and item.get("scope") == "global" and ipv4_network_of(item["address"]) in here
     ]

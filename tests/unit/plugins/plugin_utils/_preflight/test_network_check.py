@@ -133,6 +133,33 @@ def test_a_second_nic_in_the_network_of_the_peers_is_told(topology: str, hosts: 
     assert all(f"NIC wlP9s9 ({address}) is in the network of enP7s7 (192.168.1.11)" in text for text in found)
 
 
+@pytest.mark.parametrize(
+    ("topology", "hosts", "source", "second", "told"),
+    [
+        ("lan", "ab", "192.168.1.50", "192.168.1.50/24", True),
+        ("line", "abc", "", "192.168.1.50/24", True),
+        # what the host sends comes from the address that peers know
+        ("lan", "ab", "192.168.1.11", "192.168.1.50/24", False),
+        ("lan", "ab", "", "192.168.7.50/24", False),
+        ("lan", "ab", "", "192.168.1.100/24", False),
+        ("lan", "a", "192.168.1.50", "192.168.1.50/24", False),
+        # peers come by the fabric
+        ("direct", "ab", "192.168.1.50", "192.168.1.50/24", False),
+    ],
+)
+def test_a_second_address_from_which_the_host_may_send_is_told(
+    topology: str, hosts: str, source: str, second: str, told: bool
+) -> None:
+    world = World(topology, list(hosts))
+    world.interface("a", "enP7s7")["addresses"].append({"address": second, "family": "inet", "scope": "global"})
+    world.nodes["a"]["routes"][1]["prefsrc"] = source
+    world.nodes["a"]["declared"] = {"virtual": "192.168.1.100"}
+    found = [str(finding) for finding in world.check() if finding.id == "second_address"]
+    assert world.errors() == []
+    assert len(found) == told
+    assert all(f"enP7s7 has {second} beside 192.168.1.11, in one network" in text for text in found)
+
+
 def test_the_way_in_is_no_fabric_nic() -> None:
     world = World("direct", ["a", "b"])
     netdev = world.plan["a"]["links"][0]["netdev"]
