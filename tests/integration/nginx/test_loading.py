@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import socketserver
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.integration.nginx import test_front
-from tests.integration.nginx.test_front import KEY, Engine, Front, Turns, running
+from tests.integration.nginx.test_front import KEY, NARROW, Engine, Front, Turns, running
 from tests.unit.plugins.plugin_utils._plan.test_door import of_group, with_beside
 from tests.unit.plugins.plugin_utils._plan.vllm_plan import started_by, with_serving
 from tests.unit.servers import serving
@@ -102,6 +103,49 @@ def test_a_page_of_an_allowed_origin_gets_the_time_as_well(tmp_path: Path, varia
     with asked(tmp_path, {**variables, "vllm_serve_cors_origins": ["https://x.example"]}, refuses(said=FULL)) as found:
         _status, headers, _text = found.answer("POST", "/v1/chat/completions", "mini")
     assert (headers["Retry-After"], headers["Vary"]) == ("15", "Origin")
+
+
+ORIGIN = "https://x.example"
+#: path, key and body of a request, and how nginx itself answers it
+REFUSED: dict[str, tuple[str, str, int, int]] = {
+    "no key": ("/v1/completions", "", 0, 401),
+    "another model": ("/v1/completions", NARROW, 0, 403),
+    "unknown path": ("/v2/completions", KEY, 0, 404),
+    "too large": ("/v1/completions", KEY, 1 << 30, 413),
+    "too often": ("/v1/completions", NARROW, 0, 429),
+    "drained": ("/v1/completions", KEY, 0, 503),
+}
+
+
+@pytest.mark.parametrize("has_door", [False, True])
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_page_of_an_allowed_origin_may_read_why_it_is_refused(
+    tmp_path: Path, variables: dict[str, Any], name: str, has_door: bool
+) -> None:
+    path, key, length, status = REFUSED[name]
+    if name == "too often" and not has_door:
+        variables = {**variables, "vllm_serve_model": "/srv/chat"}
+    given = {**(of_group(variables, "c") if has_door else variables), "vllm_serve_cors_origins": [ORIGIN]}
+    body = b'{"model":"chat"}' if name == "too often" else b'{"model":"mini"}'
+
+    def answer(origin: str) -> Any:
+        connection = http.client.HTTPConnection("127.0.0.1", found.port, timeout=60)
+        headers = {"Authorization": f"Bearer {key}", "Origin": origin, "Content-Length": str(length or len(body))}
+        connection.request("POST", path, body, headers)
+        with contextlib.closing(connection):
+            return connection.getresponse()
+
+    with running(tmp_path, given) as found:
+        if name == "drained":
+            (tmp_path / "run/draining").touch()
+        if name == "too often":
+            answer(ORIGIN)
+        allowed, other = answer(ORIGIN), answer("https://y.example")
+    assert allowed.status == status
+    assert allowed.getheader("Access-Control-Allow-Origin") == ORIGIN
+    assert "Retry-After" in allowed.getheader("Access-Control-Expose-Headers")
+    assert allowed.headers.get_all("Vary") == ["Origin"]
+    assert other.getheader("Access-Control-Allow-Origin") is None
 
 
 @pytest.mark.parametrize("status", [400, 404, 429, 500, 501])
