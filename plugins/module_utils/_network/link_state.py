@@ -62,7 +62,7 @@ def checksum(data: bytes) -> int:
 def payload_size(link: dict[str, Any], peer: dict[str, Any], live_mtu: int) -> int:
     """Bytes of ping payload that just fill the smaller MTU of both ends (20 IP + 8 ICMP go off).
 
-    Without a planned MTU (an ordinary LAN, left as it is) the ends may differ, so only Ethernet's 1500 is asked for.
+    Without a planned MTU (an ordinary LAN, left as it is) no more than Ethernet's 1500 is asked for.
     """
     own: int = link.get("mtu") or min(live_mtu or 1500, 1500)
     far: int = peer.get("mtu") or own

@@ -76,6 +76,8 @@ class HostPlan(t.TypedDict):
     speed: t.NotRequired[int]
     #: the same by NIC, where the host at the other end has a word in it
     speeds: t.NotRequired[dict[str, int]]
+    #: MTU that its NIC has on a lan that keeps what it has
+    lan_mtu: t.NotRequired[int]
     links: list[Link]
     trusted_netdevs: list[str]
     env: dict[str, str]
@@ -376,7 +378,8 @@ def links_of(fabric: dict[str, t.Any], host: str) -> list[dict[str, t.Any]]:
             found = peers.get(_subnet(link)) if link.get("address") else None
             if found is not None:
                 address = link["address"].partition("/")[0]
-                found.append({"host": other, "address": address, "mtu": link.get("mtu") or 0})
+                mtu = link.get("mtu") or plan.get("lan_mtu") or 0
+                found.append({"host": other, "address": address, "mtu": mtu})
     return [
         {
             "netdev": link["netdev"],

@@ -11,7 +11,9 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network.neighbo
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
 
 
-def _path(link: Mapping[str, Any], other: Mapping[str, Any], rdma: Mapping[str, Any]) -> dict[str, Any]:
+def _path(
+    link: Mapping[str, Any], other: Mapping[str, Any], rdma: Mapping[str, Any], lan_mtus: Sequence[int | None]
+) -> dict[str, Any]:
     mtus = [int(mtu) for mtu in (link.get("mtu"), other.get("mtu")) if mtu]
     here, theirs = rdma.get("own", {}), rdma.get("peer", {})
     return {
@@ -19,7 +21,7 @@ def _path(link: Mapping[str, Any], other: Mapping[str, Any], rdma: Mapping[str, 
         "source": link["address"].partition("/")[0],
         "address": other["address"].partition("/")[0],
         # a LAN that is left as it is owes nobody more than Ethernet's own
-        "wanted_mtu": min(mtus) if mtus else 1500,
+        "wanted_mtu": min(mtus or [1500, *filter(None, lan_mtus)]),
         "peer_netdev": other["netdev"],
         "half": link["half"],
         "device": here.get("device") or link.get("device", ""),
@@ -70,7 +72,7 @@ def link_tests(
                     "own": rdma.get(host, {}).get(link["netdev"], {}),
                     "peer": rdma.get(peer, {}).get(other["netdev"], {}),
                 }
-                paths.append(_path(link, other, ports))
+                paths.append(_path(link, other, ports, [fabric[end].get("lan_mtu") for end in (host, peer)]))
             how = "rdma" if all(path["device"] and path["peer_device"] for path in paths) and paths else "tcp"
             by_cage: dict[str, list[dict[str, Any]]] = {}
             for path in paths:

@@ -67,6 +67,8 @@ def test_connected_routes(monkeypatch: pytest.MonkeyPatch) -> None:
         (0, 0, 1500, 1472),
         (0, 0, 9000, 1472),
         (0, 0, 1280, 1252),
+        (0, 1466, 1500, 1438),
+        (0, 9000, 1500, 1472),
     ],
 )
 def test_payload_fills_the_smaller_mtu(link: int, peer: int, live_mtu: int, size: int) -> None:

@@ -10,12 +10,14 @@ import ipaddress
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import Part
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
+    plan_cluster,
     plan_parts,
     stand_in_cidrs,
     told_cidrs,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import links_of
 
-from tests.unit.planned_cluster import planned
+from tests.unit.planned_cluster import node, planned
 
 HOSTS = ["a", "b", "c"]
 
@@ -63,15 +65,29 @@ def test_an_address_of_another_nic_says_nothing_about_the_lan() -> None:
 
 
 def test_what_hosts_told_of_the_lan() -> None:
-    def node(address: str) -> dict[str, object]:
+    def told(address: str) -> dict[str, object]:
         addresses = [{"address": address, "family": "inet", "scope": "global"}] if address else []
         management = {"netdev": "eth0", "address": "10.0.0.1", "cidr": "10.0.0.1/24"}
         return {"interfaces": [{"name": "eth9", "addresses": addresses}], "management": management}
 
     hostvars = {host: {"fabric_topology": "lan", "fabric_lan_nic": "eth9"} for host in "ab"}
-    known, lost = told_cidrs(hostvars, {"a": node("10.9.0.1/24"), "b": node("")})
+    known, lost = told_cidrs(hostvars, {"a": told("10.9.0.1/24"), "b": told("")})
     assert known == {"a": "10.9.0.1/24"}
     assert str(lost["b"]).startswith("fabric_lan_nic of host b is eth9, which has no IPv4 address there; ")
+
+
+@pytest.mark.parametrize(
+    ("topology", "mtu", "told", "asked"),
+    [("lan", None, 1466, 1466), ("lan", None, 5, 68), ("lan", None, None, 0), ("lan", 1500, 1466, 1500)],
+)
+def test_a_lan_asks_of_a_peer_what_its_nic_takes(topology: str, mtu: int | None, told: int | None, asked: int) -> None:
+    hosts, first = ["a", "b"], {"fabric_topology": topology, "fabric_mtu": mtu}
+    nodes = {host: node(number) for number, host in enumerate(hosts, 1)}
+    nodes["b"]["interfaces"] = [{"name": "enP7s7", "mtu": told, "addresses": []}] if told else []
+    groups = {"cluster": hosts, "ray_head": ["a"], "ray_workers": ["b"]}
+    _cluster, fabric, _warnings = plan_cluster(groups, hosts, dict.fromkeys(hosts, first), nodes)
+    ((peer,),) = [link["peers"] for link in links_of(fabric, "a")]
+    assert peer["mtu"] == asked
 
 
 def test_a_serving_group_is_a_cluster_of_its_own_hosts_on_one_fabric() -> None:

@@ -53,6 +53,15 @@ def test_a_ring_measures_along_its_cables():
     assert first["paths"][0]["wanted_mtu"] == 9000
 
 
+def test_on_a_lan_the_smaller_mtu_of_both_ends_is_wanted():
+    fabric = plan("lan", ["a", "b"])
+    fabric["b"]["lan_mtu"] = 1466
+    tests = measurements.link_tests(fabric, ["a", "b"], {})
+    assert [path["wanted_mtu"] for found in tests.values() for path in found[0]["paths"]] == [1466, 1466]
+    fabric["b"]["lan_mtu"] = 9000
+    assert measurements.link_tests(fabric, ["a", "b"], {})["a"][0]["paths"][0]["wanted_mtu"] == 1500
+
+
 def test_four_on_switches_measure_one_half_past_the_next_host_too():
     tests = measurements.link_tests(plan("switch", list("abcd")), list("abcd"), {})
     assert [(test["peer"], len(test["paths"])) for test in tests["a"]] == [("b", 1), ("b", 1), ("b", 2), ("c", 1)]
