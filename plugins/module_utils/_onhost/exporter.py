@@ -33,7 +33,6 @@ from .endpoint import endpoint_of
 from .engines import registry
 from .notify import ALIVE, READY, notify
 
-WATCHDOG_FILE = places.OWN.metrics
 TOKENS_USED = "/run/sparkthor-tokens/usage.json"
 FIREWALL_RULES = "/etc/sparkthor/firewall.nft"
 FIREWALL_STATE = "/run/sparkthor-firewall-watch/state.json"
@@ -263,6 +262,15 @@ class ExportedHost(files.Below):
                     scaled = None if value is None else value * factor
                     page.add(f"sparkthor_rdma_port_{name}", text, scaled, "counter", **labels)
 
+    def watchdog(self, own: places.Places) -> str:
+        """What the watchdog of a group says; nothing where it is silent, for the last word of one that is gone would
+        stand for ever."""
+        try:
+            age = time.time() - os.stat(self._path(own.metrics)).st_mtime
+        except OSError:
+            return ""
+        return self.text(own.metrics) if abs(age) < limits.WATCHDOG_STALE else ""
+
     def beside(self, path: str, prefix: str) -> places.Places | None:
         """The group beside the host's own one that a path names, if there is one."""
         name = path[len(prefix) :] if path.startswith(prefix) else ""
@@ -281,7 +289,7 @@ class ExportedHost(files.Below):
         self.rdma(page)
         self.pcie(page)
         # on the head, the watchdog's own text as well
-        return page.text() + "".join(f"{line}\n" for line in self.front.lines()) + self.text(WATCHDOG_FILE)
+        return page.text() + "".join(f"{line}\n" for line in self.front.lines()) + self.watchdog(places.OWN)
 
 
 def engine_place(own: places.Places) -> str:
@@ -323,7 +331,7 @@ def handler(host: ExportedHost, planned: Sequence[str], place: str = "") -> type
             elif own := host.beside(path, "/metrics/engine/"):
                 self._answer(*engine(engine_place(own), engine_target(own)))
             elif own := host.beside(path, "/metrics/group/"):
-                self._answer(200, host.text(own.metrics).encode())
+                self._answer(200, host.watchdog(own).encode())
             else:
                 self._answer(404, b"only /metrics and /metrics/engine\n")
 

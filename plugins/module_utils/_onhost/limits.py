@@ -33,6 +33,9 @@ GPU_SHARE: Final = 0.9
 #: per cent of use from which on a GPU's clock says something
 GPU_BUSY: Final = 80.0
 
+#: seconds after which what the watchdog said is no longer true; its own commands may take a minute
+WATCHDOG_STALE: Final = 90.0
+
 
 def memory_low(total: float, available: float) -> bool:
     return bool(total) and available < MEMORY_LEFT * total

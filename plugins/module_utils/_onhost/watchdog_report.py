@@ -11,14 +11,12 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from . import limits
 from .engines import registry
 from .engines.base import MetricNames
 from .observation import Observation
 from .state_words import LOADING, STATES
 from .watchdog import CAUSES, VERSION, Decision, Watchdog
-
-#: what the watchdog said longer ago than this is no longer true; its own commands may take a minute
-STALE_SECONDS = 90.0
 
 
 def _values(text: str) -> Iterator[tuple[str, float]]:
@@ -183,7 +181,7 @@ def health_body(state: Mapping[str, Any] | None, age: float) -> tuple[int, dict[
     """
     if state is None:
         return 503, {"status": "unknown", "detail": "the watchdog has observed nothing yet"}
-    if age > STALE_SECONDS:
+    if age > limits.WATCHDOG_STALE:
         return 503, {"status": "unknown", "detail": f"the watchdog has observed nothing for {age:.0f} s"}
     fraction = state.get("fraction")
     body: dict[str, Any] = {

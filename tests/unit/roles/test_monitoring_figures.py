@@ -59,7 +59,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
         exporter.FIREWALL_RULES.lstrip("/"): "",
         exporter.places.DECLARED.lstrip("/"): '{"host": "a", "head": "a", "api_port": 8000}',
         exporter.gpu_state.LIMIT_UNIT.lstrip("/"): "ExecStart=nvidia-smi --lock-gpu-clocks=0,2000\n",
-        exporter.WATCHDOG_FILE.lstrip("/"): watchdog_report.metrics_text(STATE, 1.0),
+        exporter.places.OWN.metrics.lstrip("/"): watchdog_report.metrics_text(STATE, 1.0),
     }.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)

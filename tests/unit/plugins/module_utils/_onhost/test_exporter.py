@@ -13,7 +13,7 @@ import socketserver
 import time
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import exporter, gpu_state
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import exporter, gpu_state, limits
 
 from tests.unit.servers import serving
 
@@ -127,6 +127,17 @@ def test_whether_the_front_proxy_of_a_head_listens(host, tmp_path):
     assert "sparkthor_front_listens 1" in host.page([]).splitlines()
     fill(tmp_path, "proc/net/tcp6", f"  sl  local_address\n{head.replace('1F40', '1F41')}")
     assert "sparkthor_front_listens 0" in host.page([]).splitlines()
+
+
+@pytest.mark.parametrize("shift", [-limits.WATCHDOG_STALE - 1, limits.WATCHDOG_STALE + 1])
+def test_the_last_word_of_a_watchdog_that_is_gone_is_no_longer_told(ask, host, tmp_path, shift):
+    fill(tmp_path, "etc/sparkthor/beside/embed/serving.json", "{}")
+    for group in ("", "beside/embed/"):
+        fill(tmp_path, f"run/sparkthor/{group}watchdog/metrics.prom", "sparkthor_serving_healthy 1\n")
+        then = time.time() + shift
+        os.utime(tmp_path / f"run/sparkthor/{group}watchdog/metrics.prom", (then, then))
+    assert "sparkthor_serving" not in ask("/metrics")[1]
+    assert ask("/metrics/group/embed") == (200, "")
 
 
 def test_the_format_is_prometheus_own(host):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import watchdog, watchdog_report
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import limits, watchdog, watchdog_report
 
 from tests.unit.plugins.module_utils._onhost.watchdog_world import World
 
@@ -54,7 +54,7 @@ def test_status_metrics_and_health() -> None:
     assert (status, body["status"], body["detail"]) == (503, "loading", "41 %")
     assert watchdog_report.health_body(None, 1.0)[0] == 503
     # a watchdog that hangs says nothing new
-    status, body = watchdog_report.health_body(state, watchdog_report.STALE_SECONDS + 1)
+    status, body = watchdog_report.health_body(state, limits.WATCHDOG_STALE + 1)
     assert (status, body["status"]) == (503, "unknown")
 
 
