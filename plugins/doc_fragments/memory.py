@@ -34,6 +34,10 @@ options:
       - Context length in tokens; the model's own limit if not given.
       - V(auto) or V(-1) is the longest that fits.
     type: raw
+  allow_long_max_model_len:
+    description: O(max_model_len) may be longer than the model's own limit, where the engine's environment allows it.
+    type: bool
+    default: false
   gpu_memory_utilization:
     description: The share of C(MemTotal) that the engine may take.
     type: float

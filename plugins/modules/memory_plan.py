@@ -120,6 +120,7 @@ def main() -> None:
             "dtype": {"type": "str", "default": "auto"},
             "kv_cache_dtype": {"type": "str", "default": "auto"},
             "max_model_len": {"type": "raw"},
+            "allow_long_max_model_len": {"type": "bool", "default": False},
             "memory_bytes": {"type": "list", "elements": "int"},
             "memory_available_bytes": {"type": "list", "elements": "int"},
             "gpu_memory_utilization": {"type": "float", "default": 0.85},

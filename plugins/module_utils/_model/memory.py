@@ -90,6 +90,7 @@ class Options:
     dtype: str = "auto"
     kv_cache_dtype: str = "auto"
     max_model_len: int | str | None = None
+    allow_long_max_model_len: bool = False
     memory_bytes: int | Sequence[int] | None = None
     gpu_memory_utilization: float = USUAL_UTILIZATION
     weights_bytes: int | None = None
@@ -252,7 +253,7 @@ def _step(asked: Options, shape: Shape, drafter: Drafter) -> overhead.Step:
         )
     )
     chunked, mode = asked.enable_chunked_prefill, str(asked.performance_mode or "")
-    length = _length(shape, asked.max_model_len)
+    length = _length(shape, asked)
     batched, sequences = defaults.step(str(asked.kind), length, batched, sequences, chunked, mode)
     return overhead.Step(
         batched=batched,
@@ -363,7 +364,7 @@ def _cache(
     return _Cache(
         shape,
         kv_element(asked.kv_cache_dtype, shape),
-        _length(shape, asked.max_model_len),
+        _length(shape, asked),
         str(asked.mamba_ssm_cache_dtype or "auto"),
         drafter,
         # the engine keeps no copies of the states of models that have nothing else
@@ -574,8 +575,8 @@ def _rank_table(names: Sequence[str], ranks: Sequence[Rank], length: int) -> dic
     }
 
 
-def _length(shape: Shape, asked: Any) -> int:
-    limit = shape.max_position
+def _length(shape: Shape, options: Options) -> int:
+    limit, asked = shape.max_position, options.max_model_len
     if asked in (None, "", "auto", -1, "-1"):
         if limit is None:
             raise SizingError(
@@ -586,7 +587,7 @@ def _length(shape: Shape, asked: Any) -> int:
             )
         return limit
     length = parse_length("max_model_len", asked)
-    if limit is not None and length > limit:
+    if limit is not None and length > limit and not options.allow_long_max_model_len:
         raise SizingError(
             "max_model_len",
             length,

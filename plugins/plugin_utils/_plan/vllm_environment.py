@@ -16,11 +16,13 @@ KERNELS = re.compile(
     r"(?:AITER|B12X|CUTLASS|DCP|DEEP_?GEMM|DEEPEP|FLASHINFER|HUMMING|MARLIN|MLA|MOE|MXFP[48]|NVFP4|OINK"
     r"|ROCM|SPARSE|TRITON|V2|XGRAMMAR)(?:_[A-Z0-9_]+)?"
 )
+#: lets a context be longer than the model's own
+LONG = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 #: what recipes set besides
 OF_RECIPES: tuple[str, ...] = (
     *(
         "VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN",
-        "VLLM_ALLOW_LONG_MAX_MODEL_LEN",
+        LONG,
         "VLLM_ALLREDUCE_USE_SYMM_MEM",
     ),
     *("VLLM_ALLREDUCE_USE_FLASHINFER", "VLLM_BATCH_INVARIANT", "VLLM_BLOCKSCALE_FP8_GEMM_FLASHINFER"),
@@ -77,3 +79,7 @@ def choice_problems(environment: Mapping[str, Any]) -> Iterator[Finding]:
         if (text.lower() if name in _ANY_CASE else text) not in choices:
             what = "is no value that vLLM knows, and it does not start with it"
             yield Finding("value", what, f"give one of {', '.join(choices)}, or leave it out", where=name, value=text)
+
+
+def allows_long(environment: Mapping[str, Any]) -> bool:
+    return str(environment.get(LONG, "")).strip().lower() in ("1", "true")

@@ -24,6 +24,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     engine_version,
     vllm_args,
     vllm_config,
+    vllm_environment,
     vllm_spelling,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import overrides as _overrides
@@ -80,13 +81,13 @@ def resolve(
     shape = None if (own := config or data["config"]) is None else with_overrides(own, hf_overrides)
     data["weights_bytes"] = weights_bytes or data["weights_bytes"]
     theirs = _own_options(data, given, image)
-    parallel = _recipe.parallel_of(data, given, args, hosts, gpus_per_host, topology, shape, length, theirs)
+    limited = None if vllm_environment.allows_long(_environment(data, given)) else length
+    parallel = _recipe.parallel_of(data, given, args, hosts, gpus_per_host, topology, shape, limited, theirs)
     args, alone = _overrides.without_drafter(args, given, data, parallel["pipeline_parallel"])
     serves = {"kind": (kinds or {}).get(hosts[0], SPARK), **_of_image(most, theirs, args)}
-    environment, sizing, left_out = _sizing(data, given, args, parallel, shape, serves)
+    environment, sizing, remarks = _sizing(data, given, args, parallel, shape, serves, length)
     sizes = memory_of(data, shape, parallel, sizing, length, hosts, (memory_bytes, memory_available_bytes), require_fit)
-    theirs = theirs and table is None
-    checked, found = _check_arguments(data, args, environment, acknowledged, wanted, options, theirs)
+    checked, found = _check_arguments(data, args, environment, acknowledged, wanted, options, theirs and table is None)
     named = _recipe.model_names(data, given)
     warnings = _of_engine([*unknown, *found], image, wanted, known, named, checked)
     return {
@@ -101,7 +102,7 @@ def resolve(
         "answers": bool(data["answers"]) and checked.get("runner") != "pooling",
         "memory": sizes,
         "sizing": {**sizing, **({"hf_overrides": hf_overrides} if hf_overrides else {})},
-        "warnings": [*replaced, *alone, *left_out, *notes, *warnings],
+        "warnings": [*replaced, *alone, *remarks, *notes, *warnings],
         "options_checked": options["vllm"] if options else "",
         **{"untranslated": list(data["untranslated"]), "command": _command(named, parallel, length, checked)},
     }
@@ -158,18 +159,38 @@ def _sizing(
     parallel: Mapping[str, Any],
     shape: Mapping[str, Any] | None,
     serves: Mapping[str, Any],
+    length: Any,
 ) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
-    """(environment as it is served, what of it and of the arguments decides sizes, what was left out)"""
-    environment = merged(data["environment"], given.get("environment", {}))
+    """(environment as it is served, what of it and of the arguments decides sizes, what is to be said about it)"""
+    environment = _environment(data, given)
     stages, padded = parallel["pipeline_parallel"], {"padded_heads": True} if parallel["padded"] else {}
     try:
         layers = None if shape is None else read_shape(shape).num_layers
         kept, left_out = _overrides.without_partition(environment, given, data, stages, layers, PARTITION)
         _overrides.check_partition(kept, stages, layers, PARTITION, VLLM.title)
         options = sizing_of_arguments(args, kept)
-        return kept, {**options, **serves, **_drafter(data, given, args), **padded}, left_out
+        return (
+            kept,
+            {**options, **serves, **_drafter(data, given, args), **padded},
+            [*left_out, *_too_long(kept, shape, length)],
+        )
     except SizingError as error:
         raise _recipe.unplannable(data, error) from error
+
+
+def _environment(data: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    return merged(data["environment"], given.get("environment", {}))
+
+
+def _too_long(environment: Mapping[str, Any], shape: Mapping[str, Any] | None, length: Any) -> list[str]:
+    """What vLLM itself says of a context that the environment lets be longer than the model's own."""
+    limit, asked = None if shape is None else read_shape(shape).max_position, _recipe.length_of(length)
+    if limit is None or not isinstance(asked, int) or asked <= limit or not vllm_environment.allows_long(environment):
+        return []
+    return [
+        f"vllm_serve_max_model_len={asked} is longer than the model's own {limit} tokens, which "
+        f"{vllm_environment.LONG} allows: beyond them vLLM may answer nonsense, or end"
+    ]
 
 
 def sizing_of_arguments(args: Mapping[str, Any], environment: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,6 +210,8 @@ def sizing_of_arguments(args: Mapping[str, Any], environment: Mapping[str, Any])
         if args.get(number):
             options[number.replace("-", "_")] = parse_length(number, args[number])
     options |= beside.read(args, beside.ARGUMENTS)
+    if vllm_environment.allows_long(environment):
+        options["allow_long_max_model_len"] = True
     if PARTITION in environment:
         options["layer_partition"] = str(environment[PARTITION])
     return options
