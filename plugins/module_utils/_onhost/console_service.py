@@ -135,7 +135,7 @@ class ConsoleCollector:
             "port": self.config.get("port"),
             "groups": shown,
             "hosts": [self._host(one, pages.get(str(one["name"]), ""), now) for one in hosts],
-            "versions": self._versions(hosts, pages),
+            "versions": self._versions(hosts, groups, pages),
             "checks": console_state.checks(self._checks, now),
             "drawing": self.config.get("drawing"),
             "store": _store(),
@@ -147,12 +147,14 @@ class ConsoleCollector:
         }
 
     @staticmethod
-    def _versions(hosts: Sequence[Mapping[str, Any]], pages: Mapping[str, str]) -> dict[str, Any]:
+    def _versions(
+        hosts: Sequence[Mapping[str, Any]], groups: Sequence[Mapping[str, Any]], pages: Mapping[str, str]
+    ) -> dict[str, Any]:
         """Of the hosts that answer, because those that are away may come back with others."""
-        here = [one for one in hosts if pages.get(str(one["name"]))]
-        told = {str(one["name"]): console_state.versions_told(pages[str(one["name"])]) for one in here}
-        kinds = [str(one.get("kind") or "") for one in here]
-        return console_state.versions({name: own for name, own in told.items() if own}, kinds)
+        told = {name: console_state.versions_told(pages[name]) for one in hosts if pages.get(name := str(one["name"]))}
+        kinds = {str(one["name"]): str(one.get("kind") or "") for one in hosts}
+        parts = [group.get("hosts") or () for group in groups if not group.get("beside")]
+        return console_state.versions({name: own for name, own in told.items() if own}, kinds, parts)
 
     def _keep(self) -> None:
         """A full disk costs the history, and nothing else."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .._lib.printable import printable
@@ -184,9 +184,11 @@ def versions_told(text: str) -> dict[str, str]:
     return {_word(labels.get("part", "")): _word(labels.get("version", "")) for labels, _value in told}
 
 
-def versions(by_host: Mapping[str, Mapping[str, str]], kinds: Iterable[str]) -> dict[str, Any]:
+def versions(
+    by_host: Mapping[str, Mapping[str, str]], kinds: Mapping[str, str], parts: Iterable[Collection[str]] = ()
+) -> dict[str, Any]:
     """What the hosts that answer run alike, and on what they differ, in the words of status.yml."""
-    different = host_versions.differing(by_host, set(kinds))
+    different = host_versions.differing(by_host, kinds, parts)
     alike = host_versions.common(by_host)
     return {
         "same": [f"{part} {version}" for part, version in alike.items()],

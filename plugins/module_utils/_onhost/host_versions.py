@@ -25,10 +25,13 @@ ENGINE_PARTS = (*registry.PACKAGES, "ray", "torch", "nvidia-nccl-cu13", "nvidia-
 TOOLKIT = "nvidia-container-toolkit"
 FIRMWARE = "NIC firmware"
 KERNEL, DRIVER = "kernel", "driver"
+DIGEST, SHOWN_TOOLKIT = "digest", "container toolkit"
 #: how a part begins that only some hosts have by nature: what the host's serving group serves
 MODEL = "model "
-#: a Thor's kernel and driver are another vendor branch by nature, and its NIC is another one
-BY_KIND = (KERNEL, DRIVER, FIRMWARE)
+#: what is of the engine, and so of a serving group
+OF_ENGINE = (*ENGINE_PARTS, DIGEST)
+#: a Thor's kernel, driver, packages, images and NIC are other ones by nature, and wheels are named by their CUDA
+BY_KIND = (KERNEL, DRIVER, FIRMWARE, SHOWN_TOOLKIT, DIGEST, "nvidia-nccl-cu13", "nvidia-nccl-cu12")
 #: what makes hosts that differ equal again
 FIX = "run site.yml on all hosts"
 
@@ -62,11 +65,11 @@ class HostVersions(files.Below):
             container = self._object("/etc/sparkthor/container.json")
             inside = container.get("versions") or {}
             parts_read = {str(name): str(version) for name, version in inside.items() if name in ENGINE_PARTS}
-            parts_read["digest"] = str(container.get("image", "")).removeprefix("sha256:")[:12]
+            parts_read[DIGEST] = str(container.get("image", "")).removeprefix("sha256:")[:12]
             return {**parts_read, **self.toolkit()}
         marker = self._object(f"{engine['path']}/.sparkthor-engine.json")
         if marker.get("digest"):
-            parts_read["digest"] = str(marker["digest"])[:12]
+            parts_read[DIGEST] = str(marker["digest"])[:12]
         for folder in glob.glob(self._path(f"{engine['path']}/lib/python3.*/site-packages/*.dist-info")):
             name, _sep, version = os.path.basename(folder).removesuffix(".dist-info").partition("-")
             name = name.replace("_", "-").lower()
@@ -78,7 +81,7 @@ class HostVersions(files.Below):
         """Version of the package by which containers get the GPU."""
         rc, out, _err = self._run(["dpkg-query", "--show", "--showformat=${db:Status-Status} ${Version}", TOOLKIT])
         state, _blank, version = out.strip().partition(" ")
-        return {"container toolkit": version} if rc == 0 and state == "installed" else {}
+        return {SHOWN_TOOLKIT: version} if rc == 0 and state == "installed" else {}
 
     def model(self) -> dict[str, str]:
         """Which revision of which model this host's rank loads; nothing where no file of it says so."""
@@ -114,19 +117,25 @@ def firmware(versions: Iterable[str]) -> dict[str, str]:
     return {FIRMWARE: ", ".join(found)} if found else {}
 
 
-def differing(by_host: Mapping[str, Mapping[str, str]], kinds: Collection[str]) -> dict[str, dict[str, str]]:
-    """The parts on which these hosts differ, with each host's version."""
-    seen: dict[str, dict[str, str]] = {}
-    for host, versions in by_host.items():
-        for part, version in versions.items():
-            seen.setdefault(part, {})[host] = version
-    different = {}
-    for part, told in seen.items():
-        hosts = told if part.startswith(MODEL) else by_host
-        if part in BY_KIND and len(set(kinds)) > 1:
-            continue
-        if len({told.get(host, "-") for host in hosts}) > 1:
-            different[part] = {host: told.get(host, "-") for host in hosts}
+def differing(
+    by_host: Mapping[str, Mapping[str, str]], kinds: Mapping[str, str], parts: Iterable[Collection[str]] = ()
+) -> dict[str, dict[str, str]]:
+    """The parts on which hosts differ that must not, with each one's version.  ``parts`` are the hosts of each serving
+    group, where there are several: engines and models are theirs."""
+    group = {host: number for number, hosts in enumerate(parts) for host in hosts}
+    different: dict[str, dict[str, str]] = {}
+    for part in dict.fromkeys(part for versions in by_host.values() for part in versions):
+        of_model = part.startswith(MODEL)
+        alike: dict[tuple[str, int], dict[str, str]] = {}
+        for host, versions in by_host.items():
+            kind = kinds.get(host, "") if part in BY_KIND else ""
+            which = (kind, group.get(host, 0) if of_model or part in OF_ENGINE else 0)
+            if part in versions or not of_model:
+                alike.setdefault(which, {})[host] = versions.get(part, "-")
+        for told in alike.values():
+            # the same release built for another machine carries another local part
+            if len({version.partition("+")[0] if part in ENGINE_PARTS else version for version in told.values()}) > 1:
+                different.setdefault(part, {}).update(told)
     return different
 
 
@@ -142,5 +151,5 @@ def common(by_host: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     return {
         part: version
         for part, version in first.items()
-        if version and part != "digest" and all(told.get(part) == version for told in others)
+        if version and part != DIGEST and all(told.get(part) == version for told in others)
     }

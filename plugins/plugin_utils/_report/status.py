@@ -9,7 +9,7 @@ their peers.  Nothing here raises over what hosts said.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -482,12 +482,13 @@ def ray_status(facts: Mapping[str, Any] | None) -> dict[str, Any]:
     }
 
 
-def differing(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """Versions on which the hosts that answered differ."""
+def differing(hosts: Mapping[str, Mapping[str, Any]], parts: Iterable[Sequence[str]] = ()) -> dict[str, dict[str, str]]:
+    """Versions on which the hosts that answered differ; ``parts`` are those of each serving group."""
     reached = {host: found for host, found in hosts.items() if found["reachable"]}
     return host_versions.differing(
         {host: host_versions_of(found) for host, found in reached.items()},
-        [found["kind"] for found in reached.values()],
+        {host: found["kind"] for host, found in reached.items()},
+        parts,
     )
 
 
@@ -536,7 +537,7 @@ def document(
     virtual, told_here = virtual_status(hostvars[head], heads, facts_by_host)
     problems += told_here
     ray, serving = served[parts[0].name]["ray"], served[parts[0].name]["serving"]
-    differences = differing(by_host)
+    differences = differing(by_host, [part.hosts for part in parts])
     told = [host_versions.difference(name, versions) for name, versions in differences.items()]
     problems += [Finding("differs", what, host_versions.FIX, "cluster") for what in told]
     shown = {key: cluster.get(key) for key in ("topology", "profile", "head", "hosts", "head_address", "world")}

@@ -137,6 +137,22 @@ def test_a_group_beside_the_own_one_of_another_head_is_asked_for_by_its_name(
     assert (found["state"], found["missing"]) == ("degraded", ["b2"])
 
 
+def test_hosts_differ_in_what_their_kind_and_group_have_in_common() -> None:
+    def runs(**versions: str) -> str:
+        return "".join(f'sparkthor_node_version{{part="{part}",version="{own}"}} 1\n' for part, own in versions.items())
+
+    pages = {
+        "a": runs(vllm="1", kernel="6.8"),
+        "b": runs(sglang="5", kernel="6.9"),
+        "c": runs(sglang="6", kernel="6.8"),
+    }
+    groups = [{"name": "x", "hosts": ["a"]}, {"name": "y", "hosts": ["b", "c"]}]
+    groups += [{"name": "z", "beside": "z", "hosts": ["b"]}]
+    hosts = [{"name": name, "kind": "thor" if name == "b" else "spark"} for name in pages]
+    found = console_service.ConsoleCollector._versions(hosts, groups, pages)
+    assert found["differ"] == ["sglang differs: b 5, c 6"]
+
+
 def test_the_store_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("qwen", "qwen@6f1e", ".part"):
         (tmp_path / "models" / name).mkdir(parents=True)

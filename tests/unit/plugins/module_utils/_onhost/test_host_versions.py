@@ -90,16 +90,45 @@ def test_a_hosts_nics_show_their_firmware_once():
     assert host_versions.firmware([]) == {}
 
 
+SPARKS = {"a": "spark", "b": "spark"}
+
+
 def test_what_differs():
     a = {"vllm": "1", "kernel": "6.8", "model tiny": "aa", "digest": "d"}
     b = {"vllm": "1", "kernel": "6.9", "model other": "bb", "digest": "d", "ray": "2"}
-    found = host_versions.differing({"a": a, "b": b}, {"spark"})
+    found = host_versions.differing({"a": a, "b": b}, SPARKS)
     # each of two groups has a model of its own
     assert found == {"kernel": {"a": "6.8", "b": "6.9"}, "ray": {"a": "-", "b": "2"}}
     assert host_versions.difference("ray", found["ray"]) == "ray differs: a -, b 2"
-    assert list(host_versions.differing({"a": a, "b": b}, {"spark", "thor"})) == ["ray"]
-    assert host_versions.differing({"a": a, "b": {**a, "model tiny": "ab"}}, {"spark"}) == {
+    assert host_versions.differing({"a": a, "b": {**a, "model tiny": "ab"}}, SPARKS) == {
         "model tiny": {"a": "aa", "b": "ab"}
+    }
+
+
+def test_hosts_of_two_kinds_differ_by_nature_and_those_of_one_do_not():
+    spark = {"vllm": "1+cu130", "kernel": "6.8", "digest": "d", "nvidia-nccl-cu13": "2", "container toolkit": "1.19"}
+    thor = {"vllm": "1+tegra", "kernel": "6.9", "digest": "e", "container toolkit": "1.18"}
+    kinds = {"a": "spark", "b": "spark", "t": "thor"}
+    assert host_versions.differing({"a": spark, "b": spark, "t": thor}, kinds) == {}
+    other = {**spark, "kernel": "6.7", "nvidia-nccl-cu13": "3"}
+    found = host_versions.differing({"a": spark, "b": other, "t": {**thor, "vllm": "2"}}, kinds)
+    assert found == {
+        "vllm": {"a": "1+cu130", "b": "1+cu130", "t": "2"},
+        "kernel": {"a": "6.8", "b": "6.7"},
+        "nvidia-nccl-cu13": {"a": "2", "b": "3"},
+    }
+
+
+def test_each_serving_group_has_an_engine_of_its_own():
+    vllm, sglang = {"vllm": "1", "digest": "d", "kernel": "6.8"}, {"sglang": "5", "digest": "e", "kernel": "6.8"}
+    by_host = {"a": vllm, "b": vllm, "c": sglang, "d": sglang}
+    kinds = dict.fromkeys(by_host, "spark")
+    parts = [["a", "b"], ["c", "d"]]
+    assert host_versions.differing(by_host, kinds, parts) == {}
+    by_host["d"] = {**sglang, "sglang": "6", "kernel": "6.9"}
+    assert host_versions.differing(by_host, kinds, parts) == {
+        "sglang": {"c": "5", "d": "6"},
+        "kernel": {"a": "6.8", "b": "6.8", "c": "6.8", "d": "6.9"},
     }
 
 

@@ -404,6 +404,13 @@ def test_every_serving_group_is_told_by_its_own_head(outcomes):
     assert "single: switch, 1 hosts, head spark-03: UNKNOWN" in text
 
 
+def test_groups_with_different_engines_differ_in_nothing(outcomes):
+    outcomes[HOSTS[2]]["status"]["versions"] = {"sglang": "0.5.23"}
+    assert grouped(outcomes)["differences"] == {}
+    outcomes[HOSTS[1]]["status"]["versions"]["vllm"] = "0.31.0"
+    assert grouped(outcomes)["differences"] == {"vllm": {HOSTS[0]: "0.32.0", HOSTS[1]: "0.31.0"}}
+
+
 def test_one_group_without_a_name_is_no_list_of_groups(outcomes):
     assert "groups" not in made(outcomes)
 
