@@ -131,7 +131,7 @@ options:
       - With C(decode-context-parallel-size), a C(mamba-cache-mode) of V(all) and C(num-gpu-blocks-override) the size of
         the cache is not known, and the verdict at best V(unknown).
       - Of SGLang they are C(enable-hierarchical-cache) with C(hicache-ratio) or C(hicache-size), and C(cpu-offload-gb),
-        of TensorRT-LLM C(kv-cache-config.host_cache_size).
+        of TensorRT-LLM C(kv-cache-config.host_cache_size), of llama.cpp C(swa-full) and C(ctx-checkpoints).
     type: dict
   vllm_version:
     description: The engine's release, where its way to count differs; the newest if not given.

@@ -24,6 +24,7 @@ ARGUMENTS = (
 OF_SGLANG = ("enable-hierarchical-cache", "hicache-ratio", "hicache-size", "cpu-offload-gb")
 _HOST_CACHE = "kv-cache-config.host_cache_size"
 OF_TENSORRT_LLM = (_HOST_CACHE,)
+OF_LLAMA_CPP = ("swa-full", "ctx-checkpoints")
 #: the engine's defaults: adapters at once, their rank, and GiB of processed images, kept by two processes of the head
 _LORAS, _RANK, _IMAGES, _KEPT_BY = 1, 16, 4, 2
 #: adapters are kept in 16 bits

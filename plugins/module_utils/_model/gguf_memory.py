@@ -30,6 +30,8 @@ RUNTIME = 768 * MIB
 STEP = 512
 #: MiB of prompts that llama.cpp keeps in host memory unless it is told otherwise
 PROMPT_CACHE = 8192
+#: states of a prompt that it keeps of each slot in the head's memory, unless it is told otherwise
+CHECKPOINTS = 32
 _PAD = 256
 
 
@@ -43,17 +45,19 @@ class HostShare:
     cache: int
     compute: int
     prompts: int
+    checkpoints: int
     memory: int | None
     available: int | None
 
     @property
     def total(self) -> int:
-        return self.weights + self.cache + self.compute + self.prompts + RUNTIME
+        return self.weights + self.cache + self.compute + self.prompts + self.checkpoints + RUNTIME
 
 
 @dataclass(frozen=True)
 class CacheRequest:
-    """What is asked for: tokens of one slot, slots, types of the cache, tokens of a step, MiB of kept prompts."""
+    """What is asked for: tokens of one slot, slots, types of the cache, tokens of a step, MiB of kept prompts, states
+    that are kept of a slot, and whether windows keep the whole context."""
 
     length: int
     slots: int
@@ -61,6 +65,8 @@ class CacheRequest:
     value_type: str
     step: int
     prompts: int
+    checkpoints: int = CHECKPOINTS
+    swa_full: bool = False
 
     @property
     def slot_cells(self) -> int:
@@ -145,6 +151,7 @@ class Caches:
         return found
 
     def _has_window(self, layer: int) -> bool:
+        """By the file, which says what a layer's keys are as well; ``--swa-full`` changes the cells alone."""
         pattern = self.model.of("attention.sliding_window_pattern")
         known = isinstance(pattern, list) and layer < len(pattern) and bool(pattern[layer])
         return known and _number(self.model, "attention.sliding_window") > 0
@@ -152,7 +159,7 @@ class Caches:
     def cells(self, layer: int) -> int:
         """Tokens that a layer keeps, of all slots."""
         request = self.request
-        if not self._has_window(layer):
+        if request.swa_full or not self._has_window(layer):
             return request.cells
         kept = _number(self.model, "attention.sliding_window") + request.step
         return min(request.slot_cells, -(-kept // _PAD) * _PAD) * request.slots
@@ -164,6 +171,15 @@ class Caches:
         inner, state = (_number(self.model, f"ssm.{name}") for name in ("inner_size", "state_size"))
         kernel, groups = (_number(self.model, f"ssm.{name}") for name in ("conv_kernel", "group_count"))
         return 4 * (max(kernel - 1, 0) * (inner + 2 * groups * state) + inner * state)
+
+    def checkpoint(self, layer: int) -> int:
+        """Bytes of a layer in one state that is kept of a slot (``create_checkpoint``): its window, or its own state.
+
+        A context that keeps all of a window is rolled back without.
+        """
+        window = _number(self.model, "attention.sliding_window") if self._has_window(layer) else 0
+        tokens = 0 if self.request.swa_full else min(window, self.request.slot_cells)
+        return self.token(layer) * tokens + self.state(layer)
 
     def bytes(self, layer: int) -> int:
         return self.token(layer) * self.cells(layer) + self.state(layer) * self.request.slots
@@ -260,6 +276,7 @@ def _request(model: Gguf, options: dict[str, Any], hosts: int) -> CacheRequest:
         raise SizingError(
             "prompt_cache_mib", prompts, "makes llama.cpp end where workers hold layers (its issue 26529)", "Take 0."
         )
+    given = options.get("beside") or {}
     return CacheRequest(
         length=length,
         slots=as_int("max_num_seqs", options.get("max_num_seqs") or 1),
@@ -267,6 +284,8 @@ def _request(model: Gguf, options: dict[str, Any], hosts: int) -> CacheRequest:
         value_type=kind,
         step=as_int("max_num_batched_tokens", options.get("max_num_batched_tokens") or STEP),
         prompts=int(prompts),
+        checkpoints=as_int("ctx-checkpoints", given.get("ctx-checkpoints", CHECKPOINTS), minimum=0),
+        swa_full=bool(given.get("swa-full")),
     )
 
 
@@ -289,6 +308,7 @@ def _shares(
     available = _each("memory_available_bytes", options.get("memory_available_bytes"), hosts)
     caches = Caches(model, request)
     cache = [caches.bytes(layer) for layer in range(model.layers)]
+    checkpoints = request.checkpoints * request.slots * sum(caches.checkpoint(layer) for layer in range(model.layers))
     weights = model.layer_bytes()
     table = model.tensors.get("token_embd.weight")
     embedding = table.size if table else 0
@@ -304,7 +324,7 @@ def _shares(
     if counts is None:
         capacity = [memory[host] or 1 for host in order]
         loads = [weights[layer] + cache[layer] for layer in range(model.layers)]
-        spread = _spread(loads, output + (embedding if head_computes else 0), capacity)
+        spread = _spread(loads, output + (embedding + checkpoints if head_computes else 0), capacity)
         counts = [0] * hosts
         for host, count in zip(order, spread, strict=True):
             counts[host] = count
@@ -323,6 +343,7 @@ def _shares(
             cache=sum(cache[layer] for layer in here),
             compute=compute,
             prompts=request.prompts * MIB if host == 0 else 0,
+            checkpoints=checkpoints if host == 0 else 0,
             memory=memory[host],
             available=available[host],
         )
@@ -407,6 +428,7 @@ def _judge(
         room = int(share.memory * EDGE_UTILIZATION)
         parts = f"weights {gib(share.weights)}, cache {gib(share.cache)}, buffers {gib(share.compute)}"
         parts += f", kept prompts {gib(share.prompts)}" if share.prompts else ""
+        parts += f", ctx-checkpoints {gib(share.checkpoints)}" if share.checkpoints else ""
         if share.total > room:
             reasons.append(
                 f"{share.host}: {parts} and the process exceed {EDGE_UTILIZATION:.2f} of {gib(share.memory)}."
@@ -431,6 +453,9 @@ def _suggestions(model: Gguf, request: CacheRequest, shares: Sequence[HostShare]
     suggestions = []
     if request.prompts and short <= request.prompts * MIB:
         suggestions.append(f"Lower prompt_cache_mib by {-(-short // MIB)} to {request.prompts - -(-short // MIB)}.")
+    held = shares[0].checkpoints
+    if held >= short:
+        suggestions.append(f"ctx-checkpoints={int(request.checkpoints * (1 - short / held))} fits.")
     worst = max(shares, key=lambda share: share.cache)
     if request.cells and worst.cache > short:
         fitting = int((worst.cache - short) / worst.cache * request.slot_cells) // _PAD * _PAD

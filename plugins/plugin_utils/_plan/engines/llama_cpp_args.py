@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model import beside
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import option_name
 
@@ -42,6 +43,7 @@ _SAME = {
     **{"fa": "flash-attn", "t": "threads", "tb": "threads-batch", "b": "batch-size", "ot": "override-tensor"},
     **{"cmoe": "cpu-moe", "ncmoe": "n-cpu-moe", "sm": "split-mode", "mg": "main-gpu", "dev": "device"},
     **{"np": "parallel", "ub": "ubatch-size", "ctk": "cache-type-k", "ctv": "cache-type-v", "cram": "cache-ram"},
+    **{"ctxcp": "ctx-checkpoints", "swa-checkpoints": "ctx-checkpoints"},
     "ngl": "gpu-layers",
     "n-gpu-layers": "gpu-layers",
 }
@@ -96,7 +98,7 @@ def sizes(args: Mapping[str, Any]) -> dict[str, Any]:
     ):
         if option in args:
             found[ours] = _whole(option, args[option])
-    return found
+    return {**found, **beside.read(args, beside.OF_LLAMA_CPP)}
 
 
 def _whole(option: str, value: Any) -> int:

@@ -24,7 +24,7 @@ _SWITCH = re.compile(
 _VALUE = re.compile(
     # processors and memory
     r"(?:spec-draft-)?(?:threads|cpu-mask|cpu-range|cpu-strict|prio|poll)(?:-batch)?(?:-draft)?|threads-http|numa"
-    r"|(?:batch|ubatch)-size|parallel|keep|cache-ram|cache-reuse|ctx-checkpoints|swa-checkpoints|checkpoint-min-step"
+    r"|(?:batch|ubatch)-size|parallel|keep|cache-ram|cache-reuse|ctx-checkpoints|checkpoint-min-step"
     r"|kv-unified-per-slot|defrag-thold|flash-attn|load-mode|lazy-mode|device|override-tensor|split-mode|main-gpu"
     r"|(?:n-)?gpu-layers(?:-draft)?|n-cpu-(?:moe|ffn)(?:-draft)?|moe-cache-mib|slot-prompt-similarity|sleep-idle-seconds"
     r"|cache-type-[kv](?:-draft)?|timeout|sse-ping-interval"

@@ -152,23 +152,50 @@ def built(tmp_path: Path, fields: dict[str, Any], parts: dict[int, list[str]]) -
     return read_gguf(str(write_gguf(tmp_path / "m.gguf", {**model_fields(len(parts)), **fields}, tensors)))
 
 
+def total(planned: dict[str, Any]) -> int:
+    return int(planned["ranks"]["total_bytes"][0])
+
+
+def test_states_that_do_not_fit_are_named_with_the_number_that_does(tmp_path: Path) -> None:
+    window = {"llama.attention.sliding_window": 4096, "llama.attention.sliding_window_pattern": [True] * 64}
+    model = built(tmp_path, window, {layer: ["attn_k"] for layer in range(64)})
+    asked = {"prompt_cache_mib": 0, "memory_bytes": [1700 * MIB]}
+    refused = plan(model, **asked)
+    assert (refused["verdict"], "ctx-checkpoints 1.0 GiB" in refused["reasons"][0]) == ("does_not_fit", True)
+    fitting = re.search(r"ctx-checkpoints=(\d+) fits", " ".join(refused["suggestions"]))
+    assert fitting
+    for number, fits in ((int(fitting[1]), True), (int(fitting[1]) + 1, False)):
+        found = plan(model, **asked, beside={"ctx-checkpoints": number})
+        assert (found["verdict"] != "does_not_fit") == fits
+
+
 def test_layers_without_keys_have_a_state(tmp_path: Path) -> None:
     ssm = {"inner_size": 128, "state_size": 16, "conv_kernel": 4, "group_count": 2}
     fields = {f"llama.ssm.{name}": number for name, number in ssm.items()}
     mixed = built(tmp_path, fields, {0: ["attn_k"], 1: ["ssm_in", "attn_qkv"], 2: ["ffn_up"]})
-    found = plan(mixed, max_model_len=256, max_num_seqs=2)
+    asked = {"max_model_len": 256, "max_num_seqs": 2}
+    found = plan(mixed, **asked)
     token = 2 * 2 * 16 * 2
     state = 4 * (3 * (128 + 2 * 2 * 16) + 128 * 16)
     assert found["kv_bytes_per_token"] == token
     assert found["ranks"]["kv_cache_bytes"] == [token * 512 + 2 * state]
+    # 32 of them are kept of each slot
+    assert total(found) - total(plan(mixed, **asked, beside={"ctx-checkpoints": 0})) == 32 * 2 * state
 
 
 def test_windows_latent_keys_and_shared_layers(tmp_path: Path) -> None:
     window = {"llama.attention.sliding_window": 100, "llama.attention.sliding_window_pattern": [True, False]}
-    found = plan(built(tmp_path, window, {0: ["attn_k"], 1: ["attn_k"]}), max_model_len=4096)
+    windows = built(tmp_path, window, {0: ["attn_k"], 1: ["attn_k"]})
+    found = plan(windows, max_model_len=4096)
     token = 2 * 2 * 16 * 2
     # a window keeps the tokens of a step as well, in steps of 256
     assert found["ranks"]["kv_cache_bytes"] == [token * (768 + 4096)]
+    five = plan(windows, max_model_len=4096, beside={"ctx-checkpoints": 5})
+    assert total(found) - total(five) == (32 - 5) * 100 * token
+    whole = plan(windows, max_model_len=4096, beside={"swa-full": True})
+    assert whole["ranks"]["kv_cache_bytes"] == [token * 2 * 4096]
+    # it is rolled back without a copy of its window
+    assert total(whole) - total(five) == token * (4096 - 768) - 5 * 100 * token
     latent = {
         "llama.attention.key_length": 72,
         "llama.attention.key_length_mla": 24,
@@ -182,6 +209,7 @@ def test_windows_latent_keys_and_shared_layers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
+        ({"beside": {"ctx-checkpoints": -1}}, "ctx-checkpoints=-1: is below 0"),
         ({"tensor_parallel": 2}, "tensor_parallel=2: is not possible with llama.cpp.*vllm and sglang split tensors"),
         ({"max_model_len": 9000}, "max_model_len=9000: is not 1 to the 4096 tokens"),
         ({"kv_cache_dtype": "fp8"}, "kv_cache_dtype='fp8': is no type of llama.cpp's cache. Take one of f16"),

@@ -49,6 +49,8 @@ def test_sizes_are_the_plan_s() -> None:
     assert llama_cpp_args.sizes(given) == {
         **{"kv_cache_dtype": "q8_0", "max_num_seqs": 4, "max_num_batched_tokens": 256, "prompt_cache_mib": 0},
     }
+    given = llama_cpp_args.checked({"swa-checkpoints": 4, "swa-full": True, "kv-cache-dtype": "f16"}, "x")
+    assert llama_cpp_args.sizes(given) == {"kv_cache_dtype": "f16", "beside": {"ctx-checkpoints": 4, "swa-full": True}}
     for wrong, words in (({"cache-type-k": "q8_0"}, "differ"), ({"parallel": "4x"}, "is not a whole number")):
         with pytest.raises(RecipeError, match=words):
             llama_cpp_args.sizes(wrong)
