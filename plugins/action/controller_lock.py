@@ -28,7 +28,7 @@ class ActionModule(Action):
             owner=f"{getpass.getuser()}@{machine} (process {run})",
             play=str(self.vars["ansible_play_name"]),
         )
-        # told as data where it may be away: Ansible ends the run for an unreachable host of a run_once task
+        # told as data where it may be away: Ansible would leave out the host whose head it is
         outcome = self.read("controller_lock", {"token": wish.token, "owner": wish.owner, "play": wish.play})
         if "away" in outcome and not outcome["away"]:
             raise AnsibleActionFail(str(outcome["msg"]))

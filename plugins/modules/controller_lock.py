@@ -12,8 +12,8 @@ version_added: 0.2.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
-  - Run it on the head before the first change. It fails if another controller, or another run on this one, is changing
-    the cluster, and says who and since when.
+  - Run it on the head of each serving group before the first change. It fails if another controller, or another run on
+    this one, is changing the group, and says who and since when.
   - The lock needs no release. A process on the controller gives the head a sign of life every 20 seconds, and releases
     the lock when the run of Ansible has ended, whichever way. A lock without a sign of life for 90 seconds is taken
     over, with a warning.
@@ -44,9 +44,9 @@ attributes:
 EXAMPLES = r"""
 - name: Lock the cluster
   sparkthor.cluster.controller_lock:
-  delegate_to: "{{ groups['ray_head'][0] }}"
-  run_once: true
   become: true
+  any_errors_fatal: true
+  when: inventory_hostname in groups['ray_head']
 """
 
 RETURN = r"""

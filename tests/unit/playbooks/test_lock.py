@@ -5,15 +5,17 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-PLAYBOOKS = (
-    next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists()) / "playbooks"
-)
+from tests.unit.playbooks.test_beside import templated
+from tests.unit.plays import PLAYBOOKS, played
+
 #: they change nothing on the hosts of a cluster; verify measures, and installs perftest if asked
 READ_ONLY = {
     *("backup", "bench", "capture", "discover", "doctor", "drift", "recipe", "render", "report", "status", "verify"),
@@ -27,7 +29,7 @@ READ_ONLY = {
 #: what may come before the lock: it changes nothing, but for the secrets that preflight keeps on the controller
 BEFORE = (
     *("sparkthor.cluster.preflight", "ansible.builtin.meta", "ansible.builtin.assert", "tasks/read_status.yml"),
-    "tasks/every_group.yml",
+    *("tasks/every_group.yml", "tasks/serving_group.yml"),
 )
 NAMES = sorted(path.stem for path in PLAYBOOKS.glob("*.yml"))
 
@@ -50,7 +52,61 @@ def test_a_playbook_that_changes_something_locks_first(name: str) -> None:
         assert any(word in str(task) for word in BEFORE), task["name"]
 
 
-def test_the_lock_is_taken_on_the_head_by_one_task() -> None:
-    (task,) = yaml.safe_load((PLAYBOOKS / "tasks/lock.yml").read_text(encoding="utf-8"))
-    assert task["delegate_to"] == "{{ groups['ray_head'][0] }}"
-    assert task["run_once"] is True
+CLUSTER = ["a1", "a2", "b1", "b2"]
+GROUPS = {"cluster": CLUSTER, "ray_head": ["a1", "b1"], "a": ["a1", "a2"], "b": ["b1", "b2"]}
+
+
+def locked(serving_groups: list[str], play: list[str], named: str = "") -> dict[str, str]:
+    """Which host takes which head's lock."""
+    [task] = yaml.safe_load((PLAYBOOKS / "tasks/lock.yml").read_text(encoding="utf-8"))
+    found = {}
+    for host in play:
+        variables: dict[str, Any] = {
+            **{"groups": GROUPS, "serving_groups": serving_groups, "serving_beside": {"embed": {"host": "b1"}}},
+            **{"inventory_hostname": host, "ansible_play_hosts": play},
+            "group_names": [name for name, hosts in GROUPS.items() if host in hosts],
+        }
+        if named:
+            [_check, fact] = yaml.safe_load((PLAYBOOKS / "tasks/serving_group.yml").read_text(encoding="utf-8"))
+            text = fact["ansible.builtin.set_fact"]["__serving_group_hosts"]
+            variables["serving_group"] = named
+            variables["__serving_group_hosts"] = templated(text, **variables)
+        variables |= {name: templated(text, **variables) for name, text in task["vars"].items()}
+        if all(templated("{{ " + condition + " }}", **variables) for condition in task["when"]):
+            found[host] = templated(task["delegate_to"], **variables)
+    return found
+
+
+def test_each_serving_group_is_locked_on_its_head() -> None:
+    assert locked([], CLUSTER) == {"a1": "a1"}
+    assert locked(["a", "b"], CLUSTER) == {"a1": "a1", "b1": "b1"}
+    # a head that is not of the play, as with --limit
+    assert locked(["a", "b"], ["b2"]) == {"b2": "b1"}
+    assert locked(["a", "b"], CLUSTER, "a") == {"a1": "a1"}
+    assert locked(["a", "b"], ["a1", "b1"], "embed") == {"b1": "b1"}
+    assert locked([], CLUSTER, "embed") == {"a1": "a1"}
+
+
+def test_a_head_that_is_away_keeps_nobody_from_another_group(tmp_path: Path) -> None:
+    away = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
+    children: dict[str, Any] = {
+        "ray_head": {"hosts": {"a1": away, "b1": {}}},
+        "ray_workers": {"hosts": {"a2": {}, "b2": {}}},
+        "a": {"hosts": {"a1": {}, "a2": {}}},
+        "b": {"hosts": {"b1": {}, "b2": {}}},
+    }
+    given = {"serving_groups": ["a", "b"], "ansible_become": False, "ansible_python_interpreter": sys.executable}
+    (tmp_path / "hosts.yml").write_text(json.dumps({"cluster": {"children": children, "vars": given}}))
+    tasks = [
+        {"ansible.builtin.import_tasks": str(PLAYBOOKS / "tasks/lock.yml")},
+        {"ansible.builtin.debug": {"msg": "went on"}},
+    ]
+    (tmp_path / "play.yml").write_text(json.dumps([{"hosts": "cluster", "gather_facts": False, "tasks": tasks}]))
+    (tmp_path / "vars.yml").write_text("{}")
+    # in check mode nothing of this machine is locked
+    other = played(tmp_path, "-i", "hosts.yml", "--check", "--limit", "b")
+    assert other.returncode == 0, other.stdout + other.stderr
+    assert other.stdout.count("went on") == 2
+    whole = played(tmp_path, "-i", "hosts.yml", "--check")
+    assert whole.returncode != 0
+    assert "went on" not in whole.stdout

@@ -29,7 +29,6 @@ def locking(monkeypatch: pytest.MonkeyPatch, error: AnsibleError, ignored: bool)
 
 
 def test_a_head_that_is_away_keeps_nobody_from_a_teardown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ansible ends a run for an unreachable host of a run_once task, whatever ignore_unreachable says."""
     told = locking(monkeypatch, AnsibleConnectionFailure("no route"), ignored=True)
     assert told == {"changed": False, "away": True, "msg": "no route"}
 
