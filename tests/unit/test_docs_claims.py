@@ -216,7 +216,22 @@ def test_every_command_that_reaches_hosts_has_the_password_of_sudo(page: Path) -
         assert not any(play.get("become") for play in plays), name
 
 
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_a_first_contact_is_typed_as_it_stands(page: Path) -> None:
+    """Nothing of a new machine says who logs in there."""
+    typed = re.findall(r"(ansible-playbook )?\S*first_contact(?:\.yml)? (-.*)", text_of(page))
+    assert [found for found in typed if not found[0] or not found[1].startswith("-u ")] == []
+
+
 # what the pages once said wrongly
+
+
+def test_a_dead_host_is_left_out_of_the_inventory() -> None:
+    """Preflight wants an answer of every host, so with a dead one no head moves."""
+    page = text_of(TOP / "docs/lifecycle.md")
+    dead = page.partition("\n## Replace a dead machine")[2].partition("\n## ")[0]
+    assert "move the head" not in dead
+    assert "(#remove-a-host)" in dead
 
 
 def defaults(role: str) -> dict[str, Any]:
