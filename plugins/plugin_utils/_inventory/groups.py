@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +34,7 @@ class Served:
 
     group: str
     head: str
-    #: under which clients ask for it
+    #: under which clients ask for it and its adapters, the model's own ones first
     names: tuple[str, ...]
     model: str
     #: the group that answers while this one cannot
@@ -48,13 +50,28 @@ def names_of(served: Any, model: str) -> tuple[str, ...]:
     return tuple(map(str, names if isinstance(names, (list, tuple)) else [names]))
 
 
+def adapters_of(args: Any) -> tuple[str, ...]:
+    """Names of the LoRA adapters of an engine's arguments: ``NAME=PATH``, or a mapping, which may be JSON."""
+    given = args if isinstance(args, Mapping) else {}
+    wanted = next((given[key] for key in given if str(key).lstrip("-").replace("_", "-") == "lora-modules"), None)
+    found = []
+    for one in wanted if isinstance(wanted, (list, tuple)) else [wanted]:
+        if isinstance(one, str) and one.lstrip().startswith("{"):
+            with contextlib.suppress(ValueError):
+                one = json.loads(one)
+        name = one.get("name") if isinstance(one, Mapping) else str(one or "").partition("=")[0].strip()
+        if name:
+            found.append(str(name))
+    return tuple(found)
+
+
 def offer(cluster: Mapping[str, Any], fallback: Any, port: int = 0) -> Served:
     """What the plan of a serving group comes to for the others."""
     serving = cluster["serving"]
     return Served(
         str(cluster["group"]),
         str(cluster["head"]),
-        names_of(serving.get("served_model_name"), serving["model"]),
+        (*names_of(serving.get("served_model_name"), serving["model"]), *adapters_of(serving.get("args"))),
         str(serving["model"]),
         str(fallback or ""),
         tuple(cluster["hosts"]),

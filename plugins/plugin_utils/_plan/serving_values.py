@@ -328,7 +328,7 @@ def _front_values(serving: Serving, beside: Sequence[Serving]) -> FrontValues:
         peers=front.peer_addresses(serving.fabric),
         served=front.label(serving.names[0]),
         key_rates=[{"rate": rate, "names": names} for rate, names in front.key_rates(keys).items()],
-        refused_keys=door.refused_keys(keys, serving.names),
+        refused_keys=door.refused_keys(keys, serving.offered),
         token_limits=serving.token_limits,
         console=front.console_rights(keys) if given.console_enabled else None,
         origins=front.origins(given.vllm_serve_cors_origins),
@@ -363,7 +363,7 @@ def _neighbour(group: Serving, keys: Sequence[front.NamedKey], beside: Sequence[
         "engine": _upstream(group),
         "says_loading": registry.planned_engine(group.engine_name).on_host.says_loading,
         "port": group.settings.vllm_serve_door_port,
-        "refused_keys": door.refused_keys(keys, group.names),
+        "refused_keys": door.refused_keys(keys, group.offered),
         "turn": asdict(turn) if turn else None,
     }
 

@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.vllm import VLLM
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import OWN, Places
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.groups import names_of
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.groups import adapters_of, names_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import door, front, patience, virtual_address
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import (
     CACHE,
@@ -214,6 +214,11 @@ class Serving:
         """Under which clients ask for the model."""
         served = self.planned.get("served_model_name") or self.settings.vllm_serve_served_model_name
         return list(names_of(served, self.model))
+
+    @property
+    def offered(self) -> list[str]:
+        """The same, and the names of its adapters."""
+        return [*self.names, *adapters_of(self.args)]
 
     @property
     def smaller_names(self) -> list[str]:

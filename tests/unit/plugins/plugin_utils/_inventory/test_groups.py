@@ -150,3 +150,8 @@ def test_what_a_group_offers_is_read_from_its_plan():
     assert serving_groups.offer(cluster, None) == serving_groups.Served("chat", "a", ("x",), "/m/x")
     cluster["serving"]["served_model_name"] = ["x", "y"]
     assert serving_groups.offer(cluster, "embed").names == ("x", "y")
+    # as vLLM lists them, and takes them as the model of a request
+    adapters = ["sql=/srv/sql", '{"name": "mine", "path": "/srv/a"}', {"name": "own", "path": "/srv/o"}]
+    for given, names in ((adapters, ("sql", "mine", "own")), ("sql=/srv/sql", ("sql",)), (None, ())):
+        cluster["serving"]["args"] = {"enable_lora": True, "--lora_modules": given}
+        assert serving_groups.offer(cluster, None).names == ("x", "y", *names)

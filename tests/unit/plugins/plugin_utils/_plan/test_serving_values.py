@@ -336,6 +336,14 @@ def test_named_keys_and_limits(variables: dict[str, Any]) -> None:
     }
 
 
+def test_a_key_for_an_adapter_may_ask_for_its_model(variables: dict[str, Any]) -> None:
+    keys = [{"name": name, "key": name * 10, "models": [name]} for name in ("sqls", "other")]
+    given = {"vllm_serve_api_keys": keys, "vllm_serve_args": {"enable-lora": True, "lora-modules": ["sqls=/srv/s"]}}
+    conf = files(plan({**variables, **given}))["/etc/sparkthor/front/nginx.conf"]
+    [refused] = re.findall(r"map \$sparkthor_key \$sparkthor_refused \{([^}]*)\}", conf)
+    assert refused.split() == ["default", '"";', "other", "1;"]
+
+
 @pytest.mark.parametrize("page", [True, False])
 def test_a_key_that_was_blocked_stays_so_without_a_page(variables: dict[str, Any], page: bool) -> None:
     conf = files(plan({**variables, "console_enabled": page}))["/etc/sparkthor/front/nginx.conf"]
