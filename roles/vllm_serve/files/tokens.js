@@ -127,7 +127,7 @@ function over(r) {
 
 function overFor(r) {
     const own = standing(r);
-    return own ? String(Math.max(1, Math.ceil(own.until - Date.now() / 1000))) : '1';
+    return own ? String(Math.max(1, Math.ceil(own.until - Date.now() / 1000))) : r.variables.sparkthor_next;
 }
 
 function overText(r) {
