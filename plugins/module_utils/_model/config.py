@@ -139,7 +139,7 @@ def with_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any] | Non
     changed = dict(config)
     for name, value in (overrides or {}).items():
         former = changed.get(name)
-        nested = name.endswith("_config") and name != "quantization_config"
+        nested = str(name).endswith("_config") and name != "quantization_config"
         if nested and isinstance(former, Mapping) and isinstance(value, Mapping):
             changed[name] = with_overrides(former, value)
         else:

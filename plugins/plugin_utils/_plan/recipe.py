@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError, parse_length
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import STRANGE, SizingError, parse_length
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines.base import EngineOnHost
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import image_steps
@@ -151,13 +151,21 @@ def _place_of(error: yaml.YAMLError, text: str) -> str:
 def translated(
     data: Mapping[str, Any], called: str, stem: str, variant: str = "", hosts: int | None = None
 ) -> dict[str, Any]:
-    """A recipe of ours, whichever tool it was written for."""
+    """A recipe of ours, whichever tool it was written for. Raises RecipeError."""
     form = foreign_form(data)
-    if form == PROJECT:
-        return translate_project(data, stem, variant, hosts)
-    if variant:
-        raise RecipeError(f"vllm_serve_recipe={called!r} has no variants. Leave out #{variant}.")
-    return translate_sparkrun(data, stem) if form == SPARKRUN else validated(data, called)
+    try:
+        if form == PROJECT:
+            return translate_project(data, stem, variant, hosts)
+        if variant:
+            raise RecipeError(f"vllm_serve_recipe={called!r} has no variants. Leave out #{variant}.")
+        return translate_sparkrun(data, stem) if form == SPARKRUN else validated(data, called)
+    except RecipeError:
+        raise
+    except STRANGE as error:
+        raise RecipeError(
+            f"vllm_serve_recipe={called!r} is not understood: a part of it is missing or of another kind "
+            f"({type(error).__name__}: {error}). Correct it, or choose another recipe."
+        ) from error
 
 
 def foreign_form(data: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import measured, outlook, ring
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import KINDS
@@ -46,8 +47,11 @@ def files(path: str) -> list[str]:
     registry = os.path.join(path, ".sparkrun", "registry.yaml")
     folders = [path]
     if os.path.isfile(registry):
-        entries = _recipe.read(registry, registry).get("registries") or []
-        folders = [os.path.join(path, str(entry["recipes"])) for entry in entries if entry.get("recipes")]
+        entries = _recipe.read(registry, registry).get("registries")
+        named = (
+            [entry.get("recipes") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+        )
+        folders = [os.path.join(path, str(folder)) for folder in named if folder]
     paths = [
         os.path.join(folder, name)
         for top in folders
@@ -119,6 +123,8 @@ def _row(file: str, variant: str, cluster: _Cluster) -> dict[str, Any]:
             return {**row, **_planned(data, file, variant, number, cluster)}
         except RecipeError as error:
             refused.append(error)
+        except SizingError as error:
+            refused.append(_recipe.unplannable({"name": row["recipe"]}, error))
     # what more hosts would not change says most
     best = next((error for error in refused if error.kind not in ("memory", "split", "hosts")), refused[0])
     return {**row, "verdict": REFUSED, "kind": best.kind, "reason": str(best)}

@@ -22,6 +22,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings i
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import OWNED
 
 _REQUIRED = ("name", "summary", "model", "runtime", "hosts", "args")
+_SIZES = ("tensor_parallel", "pipeline_parallel")
 #: Arguments that the role renders from its own variables; a recipe states them as fields.
 SERVE_FIELDS = ("max-model-len", "tensor-parallel-size", "pipeline-parallel-size", "served-model-name", "model")
 
@@ -47,6 +48,10 @@ def _word(value: Any) -> bool:
 
 def _amount(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 2**60
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _words(value: Any) -> bool:
@@ -157,13 +162,24 @@ def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
     if what:
         raise RecipeError(f"vllm_serve_recipe={called!r}: {what}. {fix}")
     _check_engine(data, called)
-    counts = host_counts(data, called)
-    for number in data.get("splits") or {}:
-        if counts and number not in counts:
-            raise RecipeError(
-                f"vllm_serve_recipe={called!r}: splits names {number!r}, and its hosts are {counts}. Add it."
-            )
+    _check_splits(data, called)
     return {**_defaults(), **data}
+
+
+def _check_splits(data: Mapping[str, Any], called: str) -> None:
+    counts, splits = host_counts(data, called), data.get("splits") or {}
+    for number in splits:
+        if not _whole(number) or (counts and number not in counts):
+            raise RecipeError(
+                f"vllm_serve_recipe={called!r}: splits names {shown(number)}, and its hosts are {counts or 'any'}. "
+                "Name a number of them."
+            )
+    for name, split in (("split", data.get("split")), *((f"splits: {number}", row) for number, row in splits.items())):
+        if split and not (isinstance(split, dict) and all(_whole(split[key]) for key in _SIZES if key in split)):
+            raise RecipeError(
+                f"vllm_serve_recipe={called!r}: {name} is not a split: {shown(split)}. Give {' and '.join(_SIZES)} as "
+                "whole numbers."
+            )
 
 
 def _check_engine(data: Mapping[str, Any], called: str) -> None:
@@ -221,7 +237,7 @@ def host_counts(recipe: Mapping[str, Any], called: str = "") -> list[int]:
     if value in (None, "any"):
         return []
     numbers = value if isinstance(value, list) else [value]
-    if not all(isinstance(number, int) and not isinstance(number, bool) and number > 0 for number in numbers):
+    if not all(map(_whole, numbers)):
         raise RecipeError(f"vllm_serve_recipe={called!r}: hosts {value!r} is not a number of hosts. Give 2 or [2, 4].")
     return list(numbers)
 

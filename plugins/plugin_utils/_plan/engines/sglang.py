@@ -184,7 +184,7 @@ class PlannedSglang(PlannedEngine):
         }
 
     def to_acknowledge(self, args: Mapping[str, Any]) -> list[str]:
-        return free_options.bound(args, sglang_trust.free_in_sglang)
+        return free_options.bound(sglang_args.checked(args, "args"), sglang_trust.free_in_sglang)
 
     def option_problems(self, asked: Mapping[str, Any], table: Mapping[str, Any]) -> list[Finding]:
         return sglang_args.problems(asked["arguments"], table)

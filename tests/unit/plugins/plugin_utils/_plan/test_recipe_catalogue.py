@@ -15,6 +15,8 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import rec
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import names
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 
+from tests.unit.published_models import model
+
 GOOD = {"recipe_version": "2", "model": "o/m", "container": "o/i:1", "command": "vllm serve o/m --seed 1"}
 
 
@@ -61,6 +63,41 @@ def test_a_registry(checkout: Path) -> None:
     text = "\n".join(recipe_table.check_lines(list(rows.values())))
     assert "trust-remote-code" in text
     assert "    1  refused: for another engine" in text
+
+
+OWN = {"name": "n", "summary": "s", "model": "o/m", "runtime": "venv", "hosts": "any", "args": {}}
+PROJECT = {"meta": {"title": "t"}, "model": {"model_id": "o/m"}}
+SGLANG = {"engine": "sglang", "runtime": "container", "image": "o/i:1"}
+
+
+@pytest.mark.parametrize(
+    ("other", "verdict", "reason"),
+    [
+        (PROJECT, "file", "is not understood"),
+        ({**OWN, "splits": {2: 4}}, "file", "splits: 2 is not a split"),
+        ({**OWN, "splits": {"two": {}}}, "file", "splits names 'two'"),
+        ({**OWN, "max_model_len": "long"}, "arguments", "other.yaml: max_model_len='long': is not an integer"),
+        ({**OWN, **SGLANG, "args": {1: 2}}, "acknowledge", ""),
+        ({**OWN, "config": model("llama-3.1-8b"), "args": {"hf-overrides": {1: 2}}}, "planned", ""),
+    ],
+    ids=lambda value: str(value)[-40:],
+)
+def test_a_file_that_nobody_can_read_is_a_row_and_not_the_end(
+    tmp_path: Path, other: dict[str, Any], verdict: str, reason: str
+) -> None:
+    for name, data in {"other": other, "good": GOOD}.items():
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(data))
+    good, row = catalogue.check(str(tmp_path))
+    assert good["verdict"] == "planned"
+    assert (row.get("kind") or row["verdict"]) == verdict
+    assert reason in row.get("reason", "")
+
+
+@pytest.mark.parametrize("registries", [3, "official", [3], {"a": 1}], ids=str)
+def test_a_registry_that_lists_nothing_readable_holds_no_recipe(checkout: Path, registries: Any) -> None:
+    (checkout / ".sparkrun" / "registry.yaml").write_text(yaml.safe_dump({"registries": registries}))
+    with pytest.raises(RecipeError, match="holds no recipe"):
+        catalogue.check(str(checkout))
 
 
 def test_a_folder_and_a_file(checkout: Path) -> None:

@@ -40,6 +40,13 @@ MALFORMED: list[tuple[dict[str, Any], str]] = [
     ({"runtime": "podman"}, "not venv or container"),
     ({"hosts": 0}, "not a number of hosts"),
     ({"hosts": "two"}, "not a number of hosts"),
+    ({"split": {"tensor_parallel": "two"}}, "split is not a split: {'tensor_parallel': 'two'}"),
+    ({"splits": {1: 4}}, "splits: 1 is not a split: 4"),
+    ({"splits": {1: "two"}}, "splits: 1 is not a split: 'two'"),
+    ({"splits": {1: {"pipeline_parallel": 0}}}, "Give tensor_parallel and pipeline_parallel as whole numbers"),
+    ({"splits": {2: {"tensor_parallel": 2}}}, "splits names 2, and its hosts are [1]"),
+    ({"hosts": "any", "splits": {"two": {}}}, "splits names 'two', and its hosts are any"),
+    ({1: 2}, "is not understood"),
 ]
 
 

@@ -76,6 +76,22 @@ def test_refused_with_one_reason(change: dict[str, Any], kind: str, text: str) -
     assert caught.value.kind == kind
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"variants": None},
+        {"variants.default.vram_minimum_gb": "80 GB"},
+        {"meta.hardware": ["dgx_spark_gb10"]},
+        {"strategy_overrides": {"single_node_tp": 3}, "default_strategy": "single_node_tp"},
+    ],
+    ids=str,
+)
+def test_a_part_of_another_kind_is_refused_with_the_file(change: dict[str, Any]) -> None:
+    with pytest.raises(RecipeError, match=r"'t\.yaml' is not understood") as caught:
+        read(change, hosts=1)
+    assert caught.value.kind == "file"
+
+
 def test_steps_are_named() -> None:
     steps = [{"note": "Build it"}, {"note": "x", "optional": True}]
     change = {"dependencies": steps, "model.install": {"pip": {}}, "model.docker_image": None}
