@@ -12,8 +12,8 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
 
 .PHONY: venv
-venv: ## make .venv (Python, Ansible, test tools) and the Debian tools it needs
-	@tools/venv.sh
+venv: ## make .venv (Python, Ansible, test tools); names the Debian tools that other targets need
+	@tools/venv.sh $(if $(filter-out venv,$(MAKECMDGOALS)),all)
 
 .PHONY: up
 up: venv ## three simulated Sparks, site.yml, one answered completion

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Make .venv: a Python that all pinned tools run on, these tools, the lab tool, and the link that makes this
 # checkout importable as ansible_collections.sparkthor.cluster.  Repeating it costs well under a second.
+# With "all" the programs of the lab and the tests have to be there; a controller of real machines needs none of them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 top=$PWD
@@ -8,10 +9,10 @@ venv=$top/.venv
 stamp=$venv/.sparkthor-requirements
 wanted=$(cat requirements/dev.txt lab/pyproject.toml tools/venv.sh | sha256sum | cut -c1-16)
 
-# Debian programs the lab and the tests call; installed only where one is missing and we may.
+# Programs and their Debian packages; installed only where one is missing and we may.
+lab="rsync:rsync ip:iproute2 mkfs.ext4:e2fsprogs losetup:mount dpkg-deb:dpkg openssl:openssl"
 missing=()
-for pair in rsync:rsync ssh:openssh-client ip:iproute2 mkfs.ext4:e2fsprogs losetup:mount git:git dpkg-deb:dpkg \
-            openssl:openssl; do
+for pair in ssh:openssh-client git:git $lab; do
   command -v "${pair%%:*}" >/dev/null 2>&1 || PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null 2>&1 ||
     missing+=("${pair##*:}")
 done
@@ -20,6 +21,8 @@ if [ ${#missing[@]} -gt 0 ]; then
     echo "venv: installing ${missing[*]}"
     apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${missing[@]}" \
       >/dev/null
+  elif [ "${1:-}" != all ] && command -v ssh >/dev/null && command -v git >/dev/null; then
+    echo "venv: make up and the tests also need these Debian packages: ${missing[*]}"
   else
     echo "venv: these Debian packages are missing: ${missing[*]} (as root: apt-get install ${missing[*]})" >&2
     exit 2

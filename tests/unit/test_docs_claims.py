@@ -261,6 +261,8 @@ def test_the_python_versions_are_those_of_the_virtual_environment() -> None:
     low, high = re.findall(r"\(3, (\d+)\) <= sys.version_info\[:2\] <= \(3, (\d+)\)", text_of(TOP / "tools/venv.sh"))[0]
     for page in ("README.md", "docs/site/tutorial/lab.md", "docs/site/tutorial/hardware.md"):
         assert f"Python 3.{low} or 3.{high}" in " ".join(text_of(TOP / page).split()), page
+    machines = text_of(TOP / "README.md").partition("\n## Your machines\n")[2]
+    assert f"Python 3.{low} or 3.{high}" in machines
     assert f"| 3.{low}, 3.{high} |" in text_of(TOP / "docs/site/versions.md")
     assert f"Python 3.{low} or 3.{high}" in text_of(TOP / "tools/venv.sh")
     assert not any("macos" in text_of(page).lower() for page in USER)
