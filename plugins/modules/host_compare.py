@@ -164,7 +164,8 @@ exposure:
   description:
     - What the roles firewall and os_hardening would take from somebody. M(sparkthor.cluster.cluster_plan) judges it.
     - C(firewall) is whether this collection's firewall is there already. If not, C(listeners) are the TCP ports that
-      programs listen on (C(address), C(port), C(program)).
+      programs listen on (C(address), C(port), C(program)), and C(udp) the UDP ports.
+    - C(others) are the nftables of another firewall that is active.
     - C(wifi) is the NetworkManager connection by which the controller comes in over Wi-Fi, with C(name), C(users) and
       whether it C(asks) a session for a secret.
   returned: when one of these roles is in O(roles)

@@ -213,6 +213,8 @@ def probe(number: int) -> dict[str, Any]:
         "exposure": {
             "firewall": False,
             "listeners": [{"address": "0.0.0.0", "port": 5900, "program": "x"}],
+            "udp": [{"address": "0.0.0.0", "port": 51820, "program": ""}],
+            "others": ["ip filter"],
             "wifi": {"netdev": "wlP9s9", "uuid": "6c", "name": "Home", "users": ["nvidia"], "asks": False},
         },
     }

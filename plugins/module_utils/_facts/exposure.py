@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import configparser
 import glob
+import json
 import os
 import re
 from collections.abc import Callable
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network.firewall_watch import RULES
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network.firewall_watch import RULES, TABLE, find_nft
 
 Runner = Callable[[list[str]], tuple[int, str, str]]
 
@@ -32,7 +33,7 @@ _FLAGS = (
 
 
 def parse_listeners(text: str) -> list[dict[str, Any]]:
-    """``ss -Hltnp`` as ``{address, port, program}``; a scope such as ``%lo`` is dropped."""
+    """``ss -Hltnp``, or ``-Hlunp``, as ``{address, port, program}``; a scope such as ``%lo`` is dropped."""
     listeners = []
     for line in text.splitlines():
         fields = line.split()
@@ -50,6 +51,26 @@ def parse_listeners(text: str) -> list[dict[str, Any]]:
             }
         )
     return listeners
+
+
+def parse_chains(text: str) -> list[str]:
+    """Tables of ``nft --json list chains``, not ours, that close the host's own ports.
+
+    By the policy of a chain, as ufw's; firewalld's refuses by its last rule.
+    """
+    try:
+        chains = [item["chain"] for item in json.loads(text)["nftables"] if "chain" in item]
+    except (ValueError, KeyError, TypeError):
+        return []
+    return sorted(
+        {
+            f"{chain['family']} {chain['table']}"
+            for chain in chains
+            if (chain.get("type"), chain.get("hook")) == ("filter", "input")
+            and chain["table"] != TABLE
+            and (chain.get("policy") == "drop" or chain["table"] == "firewalld")
+        }
+    )
 
 
 def parse_profile(text: str) -> dict[str, Any]:
@@ -79,9 +100,15 @@ class ExposureReader(files.Below):
         super().__init__(root)
         self._run = run
 
-    def listeners(self) -> list[dict[str, Any]]:
-        rc, out, _err = self._run(["ss", "-Hltnp"])
+    def listeners(self, kind: str) -> list[dict[str, Any]]:
+        """``kind`` is ``t`` for TCP, ``u`` for UDP; a socket of the kernel's, as WireGuard's, has no program."""
+        rc, out, _err = self._run(["ss", f"-Hl{kind}np"])
         return parse_listeners(out) if rc == 0 else []
+
+    def others(self) -> list[str]:
+        """Tables of another firewall that is active."""
+        rc, out, _err = self._run([find_nft() or "nft", "--json", "list", "chains"])
+        return parse_chains(out) if rc == 0 else []
 
     def wifi(self, netdev: str) -> dict[str, Any]:
         """The NetworkManager connection of a wireless NIC; empty for any other NIC and where it is not known."""
@@ -108,7 +135,9 @@ class ExposureReader(files.Below):
         firewall = os.path.exists(self._path(RULES))
         return {
             "firewall": firewall,
-            "listeners": [] if firewall else self.listeners(),
+            "listeners": [] if firewall else self.listeners("t"),
+            "udp": [] if firewall else self.listeners("u"),
+            "others": self.others(),
             "wifi": self.wifi(netdev),
         }
 

@@ -48,6 +48,7 @@ _LINK: Form = {
     "problems": _LISTS,
     "peers?": [{"host?": str, "address?": str, "reachable?": bool, "error?": str}],
 }
+_LISTENERS = [{"address": str, "port": told.a_count, "program": str}]
 _NEIGHBOUR: Form = {"host": str, "netdev": str}
 _PROBE: Form = {
     "ports": {
@@ -130,7 +131,9 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
         "probe": _PROBE,
         "exposure": {
             "firewall": bool,
-            "listeners": [{"address": str, "port": told.a_count, "program": str}],
+            "listeners": _LISTENERS,
+            "udp": _LISTENERS,
+            "others": _LISTS,
             "wifi": ({"netdev": str, "uuid": str, "name": str, "users": _LISTS, "asks": bool}, told.nothing),
         },
         "ansible_facts": {"sparkthor_engine?": _ENGINE},

@@ -112,8 +112,9 @@ def management_address_problems(host: str, entry: t.Any, node: Node) -> list[Fin
 
 
 #: NICs of VPNs by the names that their programs give them, and of Wi-Fi (systemd.net-naming-scheme(7))
+VPNS: t.Final = ("tailscale", "wg", "wt", "tun", "tap", "zt", "ppp", "utun", "nebula", "CloudflareWARP")
 _DETOURS: t.Final = (
-    (("tailscale", "wg", "wt", "tun", "tap", "zt", "ppp", "utun", "nebula", "CloudflareWARP"), "a VPN"),
+    (VPNS, "a VPN"),
     (("wl",), "Wi-Fi"),
 )
 

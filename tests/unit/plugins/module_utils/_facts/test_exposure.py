@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts.exposure import (
     ExposureReader,
+    parse_chains,
     parse_listeners,
     parse_profile,
 )
@@ -21,6 +22,23 @@ LISTEN 0      10                 *:3389            *:*    users:(("gnome-remote-
 LISTEN 0      128             [::1]:8888        [::]:*    users:(("jupyter-lab",pid=4411,fd=6))
 LISTEN 0      64           0.0.0.0:2049      0.0.0.0:*
 """
+UDP = """\
+UNCONN 0      0            0.0.0.0:51820      0.0.0.0:*
+UNCONN 0      0      127.0.0.53%lo:53         0.0.0.0:*    users:(("systemd-resolve",pid=702,fd=14))
+UNCONN 0      0   [fe80::1]%enP7s7:546           [::]:*    users:(("systemd-network",pid=690,fd=23))
+"""
+CHAINS = """{"nftables": [{"metainfo": {"version": "1.0.9", "json_schema_version": 1}},
+ {"chain": {"family": "ip", "table": "filter", "name": "INPUT", "handle": 1, "type": "filter", "hook": "input",
+  "prio": 0, "policy": "drop"}},
+ {"chain": {"family": "ip", "table": "filter", "name": "ufw-user-input", "handle": 2}},
+ {"chain": {"family": "ip6", "table": "filter", "name": "INPUT", "handle": 1, "type": "filter", "hook": "input",
+  "prio": 0, "policy": "accept"}},
+ {"chain": {"family": "ip", "table": "filter", "name": "FORWARD", "handle": 3, "type": "filter", "hook": "forward",
+  "prio": 0, "policy": "drop"}},
+ {"chain": {"family": "inet", "table": "firewalld", "name": "filter_INPUT", "handle": 9, "type": "filter",
+  "hook": "input", "prio": 10, "policy": "accept"}},
+ {"chain": {"family": "inet", "table": "sparkthor", "name": "input", "handle": 1, "type": "filter", "hook": "input",
+  "prio": 0, "policy": "drop"}}]}"""
 HOME = """\
 [connection]
 id=Home
@@ -74,6 +92,19 @@ def test_listeners() -> None:
     ]
 
 
+def test_a_socket_of_the_kernel_s_has_no_program() -> None:
+    assert [(item["address"], item["port"], item["program"]) for item in parse_listeners(UDP)] == [
+        ("0.0.0.0", 51820, ""),
+        ("127.0.0.53", 53, "systemd-resolve"),
+        ("fe80::1", 546, "systemd-network"),
+    ]
+
+
+def test_tables_of_other_firewalls() -> None:
+    assert parse_chains(CHAINS) == ["inet firewalld", "ip filter"]
+    assert parse_chains("") == parse_chains("[]") == parse_chains('{"nftables": [{"chain": {"type": "filter"}}]}') == []
+
+
 @pytest.mark.parametrize(
     ("text", "name", "users", "asks"),
     [(HOME, "Home", ["nvidia"], True), (CORP, "Corp", [], True), (SYSTEM, "Sys", [], False)],
@@ -102,8 +133,10 @@ class Machine:
         self.active = "6cd4a996-756c-4a12-bf13-9b13d70c4afa:wlP9s9\nfd5f1c8a-0000-4000-8000-000000000000:enP7s7\n"
 
     def run(self, argv: list[str]) -> tuple[int, str, str]:
-        self.calls.append(argv[0])
-        return (0, SS if argv[0] == "ss" else self.active, "")
+        self.calls.append(argv[0].rpartition("/")[2])
+        if argv[0] == "ss":
+            return 0, UDP if "u" in argv[1] else SS, ""
+        return 0, CHAINS if argv[1] == "--json" else self.active, ""
 
     def read(self, netdev: str) -> dict[str, object]:
         return ExposureReader(self.run, str(self.root)).read(netdev)
@@ -129,8 +162,11 @@ def test_a_wired_host_is_asked_for_its_listeners_alone_and_a_closed_one_for_noth
     machine = Machine(tmp_path)
     found = machine.read("enP7s7")
     assert (found["firewall"], found["wifi"], found["listeners"]) == (False, {}, parse_listeners(SS))
-    assert machine.calls == ["ss"]
+    assert found["udp"] == parse_listeners(UDP)
+    others = ["inet firewalld", "ip filter"]
+    assert (found["others"], machine.calls) == (others, ["ss", "ss", "nft"])
     (tmp_path / "etc/sparkthor").mkdir()
     (tmp_path / "etc/sparkthor/firewall.nft").touch()
-    assert machine.read("enP7s7") == {"firewall": True, "listeners": [], "wifi": {}}
-    assert machine.calls == ["ss"]
+    closed = {"firewall": True, "listeners": [], "udp": [], "others": others, "wifi": {}}
+    assert machine.read("enP7s7") == closed
+    assert machine.calls == ["ss", "ss", "nft", "nft"]

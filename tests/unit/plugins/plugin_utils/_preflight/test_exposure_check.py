@@ -125,3 +125,91 @@ def test_wifi_of_a_desktop_session_is_refused_for_headless() -> None:
     assert check({**exposure, "wifi": {**HOME, "users": [], "asks": False}}) == []
     (asked,) = check({**exposure, "wifi": {**HOME, "users": []}})
     assert "connection 'Home' gets its password from a desktop session: without" in str(asked)
+
+
+def udp(port: int, program: str = "", address: str = "0.0.0.0") -> dict[str, t.Any]:
+    return {"address": address, "port": port, "program": program}
+
+
+#: of a host with Ubuntu's desktop, on which nobody misses anything
+HEALTHY = [
+    udp(53, "systemd-resolve", "127.0.0.53"),
+    udp(5355, "systemd-resolve"),
+    udp(68, "systemd-network", "192.168.1.11"),
+    udp(546, "NetworkManager", "fe80::1"),
+    udp(5353, "avahi-daemon"),
+    udp(48211, "avahi-daemon"),
+    udp(631, "cups-browsed"),
+    udp(323, "chronyd", "127.0.0.1"),
+    udp(123, "ntpd"),
+    udp(41641, "tailscaled"),
+    udp(4791),
+    udp(3478, "docker-proxy"),
+]
+
+
+def of_udp(*more: dict[str, t.Any], **told: t.Any) -> dict[str, t.Any]:
+    return {"firewall": False, "listeners": [], "wifi": {}, "udp": [*HEALTHY, *more], "others": [], **told}
+
+
+def test_udp_ports_that_only_ask_are_nobodys_loss() -> None:
+    assert check(of_udp()) == []
+
+
+def test_udp_ports_that_the_firewall_closes_are_in_the_warning() -> None:
+    (found,) = check(of_udp(udp(51820), udp(1194, "openvpn"), listeners=[udp(5900, "x11vnc")]))
+    assert "the firewall will close 5900 (x11vnc) and UDP 1194 (openvpn), 51820; list in " in str(found)
+    assert "list in firewall_tcp_ports and firewall_udp_ports what is to stay" in str(found)
+    (found,) = check(of_udp(udp(51820), udp(1194, "openvpn")), firewall_udp_ports=[51820])
+    assert str(found).startswith(
+        "host spark-01: UDP ports: [1194]: the firewall will close UDP 1194 (openvpn); list in"
+    )
+    assert found.severity == "warning"
+    assert check(of_udp(udp(51820)), firewall_interfaces=["enP7s7"]) == []
+    assert check(of_udp(udp(51820)), firewall_sources=["192.168.1.0/24"]) == []
+    assert check(of_udp(udp(51820), firewall=True)) == []
+
+
+ROUTES = [{"dst": "default", "dev": "enP7s7"}]
+TUNNEL = {**NODE, "management": {"netdev": "wg0"}, "routes": ROUTES}
+
+
+@pytest.mark.parametrize(
+    ("node", "sockets", "variables", "refused"),
+    [
+        (TUNNEL, [udp(51820)], {}, True),
+        ({**TUNNEL, "management": {"netdev": "tun0"}}, [udp(1194, "openvpn")], {}, True),
+        # what comes out of the tunnel is trusted, its own packets are not
+        (TUNNEL, [udp(51820)], {"firewall_interfaces": ["wg0"]}, True),
+        (TUNNEL, [udp(51820)], {"firewall_sources": ["10.8.0.0/24"]}, True),
+        (TUNNEL, [udp(51820)], {"firewall_sources": ["0.0.0.0/0"]}, False),
+        (TUNNEL, [udp(51820)], {"firewall_interfaces": ["enP7s7"]}, False),
+        (TUNNEL, [udp(51820)], {"firewall_udp_ports": [51820]}, False),
+        (TUNNEL, [udp(2302, "game")], {}, False),
+        ({**TUNNEL, "management": {"netdev": "tailscale0"}}, [], {}, False),
+        (NODE, [udp(51820)], {}, False),
+    ],
+)
+def test_the_way_in_by_a_vpn_that_ends_here_is_not_closed(
+    node: dict[str, t.Any], sockets: list[dict[str, t.Any]], variables: dict[str, t.Any], refused: bool
+) -> None:
+    errors = [found for found in check(of_udp(*sockets), node, **variables) if found.severity == "error"]
+    assert [found.id for found in errors] == ["closed_way_in"] * refused
+    assert all("list the tunnel's port in firewall_udp_ports" in str(found) for found in errors)
+
+
+def test_a_firewall_that_is_switched_off_after_a_deployment_is_told() -> None:
+    (found,) = check(of_udp(firewall=True), firewall_enabled=False)
+    assert (found.id, found.severity) == ("firewall_left", "warning")
+    assert "sudo systemctl disable --now sparkthor-firewall.service sparkthor-firewall-watch.service" in str(found)
+    assert check(of_udp(), firewall_enabled=False) == []
+    assert check(of_udp(firewall=True)) == []
+    assert check(of_udp(firewall=True), roles=("os_hardening",), firewall_enabled=False) == []
+
+
+@pytest.mark.parametrize("firewall", [True, False])
+def test_another_firewall_is_told(firewall: bool) -> None:
+    (found,) = check(of_udp(firewall=firewall, others=["ip6 filter", "ip filter"]))
+    assert (found.id, found.severity) == ("other_firewall", "warning")
+    assert "another firewall is active (nftables ip filter, ip6 filter)" in str(found)
+    assert "sudo ufw disable" in str(found)
