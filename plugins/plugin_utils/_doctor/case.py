@@ -11,8 +11,9 @@ import re
 import typing as t
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import watchdog_state
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file, foreign
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import places
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import limits, places, state_words
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.engines import registry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Hit, Log
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import address_of
@@ -84,6 +85,18 @@ class Case:
     def together(self, host: str) -> list[str]:
         """The hosts that serve with this one, itself among them: all of them, or those of its serving group."""
         return next((hosts for _name, hosts, _plan in self.parts if host in hosts), self.hosts)
+
+    @property
+    def serving(self) -> set[str]:
+        """The hosts whose group serves right now, by what the watchdog of its head says."""
+        found: set[str] = set()
+        for hosts in [hosts for _name, hosts, _plan in self.parts] or [self.hosts]:
+            evidence = self.evidence.get(hosts[0], {}) if hosts else {}
+            state = watchdog_state.believed(json_file(evidence, places.OWN.listed("state.json")))
+            age = float(evidence.get("ended") or 0) - float(state.get("updated") or 0)
+            if state.get("state") == state_words.SERVING and state.get("healthy") and abs(age) < limits.WATCHDOG_STALE:
+                found.update(hosts)
+        return found
 
     def node(self, host: str) -> Mapping[str, t.Any]:
         return self.evidence.get(host, {}).get("node") or {}

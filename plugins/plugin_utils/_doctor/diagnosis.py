@@ -34,7 +34,7 @@ QUOTE_LENGTH: t.Final = 400
 _RULE_KEYS = frozenset(
     (
         *("id", "area", "severity", "title", "symptom", "check", "log", "cause", "fix", "source", "explains"),
-        *("last_resort", "needs_plan", "profile", "full_speed", "kernel", "known_by", "unknown"),
+        *("last_resort", "needs_plan", "profile", "full_speed", "kernel", "known_by", "unknown", "unless_serving"),
     )
 )
 _LOG_KEYS = frozenset(("has", "re", "not", "cleared_by", "between", "unless_file", "with_file", "least"))
@@ -109,6 +109,8 @@ class Rule:
     #: without this in the same log its lines may be sound, and ``unknown`` says what is not known
     known_by: re.Pattern[str] | None = None
     unknown: str = ""
+    #: over where the group of the host serves now: its lines are in a log that does not say so
+    unless_serving: bool = False
 
 
 #: lines by which an engine shows that it serves: whatever kept it from starting before is over
@@ -207,6 +209,7 @@ def _rule(data: t.Any, where: str, checks: Iterable[str]) -> Rule:
         kernel=bool(data.get("kernel", False)),
         known_by=re.compile(known_by) if known_by else None,
         unknown=" ".join(str(data.get("unknown", "")).split()),
+        unless_serving=bool(data.get("unless_serving", False)),
     )
 
 
@@ -507,7 +510,10 @@ def diagnose(
         if not (rule.profile and profile and rule.profile != profile) and not (rule.full_speed and slower)
     ]
     hits = scan(usable, logs, notes)
+    serving = getattr(case, "serving", None) or set()
     for rule in usable:
+        if rule.unless_serving:
+            hits[rule.id] = [hit for hit in hits.get(rule.id, ()) if hit.host not in serving]
         if not rule.check or case is None or (rule.needs_plan and not planned):
             continue
         shown, amiss = _judge(checks[rule.check], case)

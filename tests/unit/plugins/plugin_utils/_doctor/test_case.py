@@ -9,12 +9,17 @@ import json
 from typing import Any
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import diagnosis
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import (
+    CHECKS,
+    Case,
     log_arguments,
     parse_argv,
     serve_arguments,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Log
+
+from tests.unit.plugins.plugin_utils._doctor.sound_cluster import RULES, ev, world
 
 
 @pytest.mark.parametrize(
@@ -46,6 +51,35 @@ def test_the_newest_arguments_of_a_log_count() -> None:
     new = "INFO [api_server.py:1] vLLM API server version 0.11.0\nINFO non-default args: {'model': 'm'}\n"
     serve = next(log_arguments(Log("a", "x", old + new)))
     assert (dict(serve.args), serve.version) == ({"model": "m"}, "0.11.0")
+
+
+@pytest.mark.parametrize(
+    ("state", "serves"),
+    [
+        ({"state": "serving", "healthy": True, "updated": 990.0}, {"a", "b"}),
+        ({"state": "serving", "healthy": True, "updated": 900.0}, set()),
+        ({"state": "serving", "healthy": True, "updated": "now"}, set()),
+        ({"state": "loading", "healthy": False, "updated": 990.0}, set()),
+    ],
+)
+def test_a_group_serves_where_its_head_says_so(state: dict[str, Any], serves: set[str]) -> None:
+    told = {"ended": 1000.0, "files": {"state.json": json.dumps(state)}}
+    case = Case(["a", "b", "c"], {"a": told}, parts=[("x", ["a", "b"], {}), ("y", ["c"], {})])
+    assert case.serving == serves
+
+
+def test_memory_that_ran_out_before_an_engine_served_is_over() -> None:
+    log = Log("b", "kernel log", "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY]\n" * 3)
+    case = world()
+    assert "nv-no-memory" in told(case, log)
+    state = {"state": "serving", "healthy": True, "updated": ev(case, "a")["ended"]}
+    ev(case, "a")["files"]["state.json"] = json.dumps(state)
+    assert "nv-no-memory" not in told(case, log)
+
+
+def told(case: Case, log: Log) -> set[str]:
+    findings, _notes = diagnosis.diagnose(RULES, CHECKS, case, [log], "roce")
+    return {one.rule.id for finding in findings for one in (finding, *finding.consequences)}
 
 
 def test_each_group_of_a_host_has_arguments_of_its_own() -> None:
