@@ -232,7 +232,7 @@ class ActionModule(ClusterAction):
             case.serves += _case.serve_arguments(host, evidence, _read_yaml)
             logs += [diagnosis.Log(host, item["name"], item["text"]) for item in evidence.get("logs") or ()]
         self._plan(case, groups, hosts, hostvars)
-        return case, logs, states, notes
+        return case, _case.without_former_jobs(case, logs), states, notes
 
     @staticmethod
     def _reason(outcome: Mapping[str, Any]) -> str:

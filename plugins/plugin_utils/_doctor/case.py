@@ -217,6 +217,27 @@ def groups_told(evidence: Evidence) -> list[places.Places]:
     return [places.OWN, *map(places.Places, sorted({parts[1] for parts in told if len(parts) == 3}))]
 
 
+#: of a worker of our Ray: the job in hexadecimal, the lowest byte first
+_RAY_WORKER = re.compile(r"/var/lib/sparkthor/ray/.*/worker-[0-9a-f]+-([0-9a-f]{8})-\d+\.(?:out|err)")
+#: a worker that no job has used yet
+_NO_JOB = "ffffffff"
+
+
+def without_former_jobs(case: Case, logs: Sequence[Log]) -> list[Log]:
+    """Without what workers of Ray wrote for a job before the one that serves: each start of an engine is a job, and
+    what kept an earlier one from serving is over."""
+    serving = case.serving
+    told: list[tuple[Log, str, int]] = []
+    newest: dict[str, int] = {}
+    for log in logs:
+        match = _RAY_WORKER.fullmatch(log.name) if log.host in serving else None
+        head = case.together(log.host)[0] if match and match[1] != _NO_JOB else ""
+        job = int.from_bytes(bytes.fromhex(match[1]), "little") if match else 0
+        told.append((log, head, job))
+        newest[head] = max(job, newest.get(head, 0))
+    return [log for log, head, job in told if not head or job == newest[head]]
+
+
 def fabric_environment(evidence: Evidence) -> dict[str, str]:
     """The variables of a host's fabric.env."""
     return environment_file.parse((evidence.get("files") or {}).get("fabric.env", ""))

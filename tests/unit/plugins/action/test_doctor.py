@@ -67,6 +67,16 @@ def test_logs_of_a_host_are_judged_with_it() -> None:
     assert "b: node: gone" in result["doctor"]["notes"]
 
 
+@pytest.mark.parametrize(("healthy", "found"), [(True, False), (False, True)])
+def test_a_start_that_failed_before_the_one_that_serves_is_over(healthy: bool, found: bool) -> None:
+    state = json.dumps({"state": "serving", "healthy": healthy, "updated": 11.0})
+    folder = f"/var/lib/sparkthor/ray/t/session_latest/logs/worker-{'0f' * 28}"
+    said = {"01000000": "ModuleNotFoundError: No module named 'ray'\n", "02000000": "ready\n"}
+    logs = [{"name": f"{folder}-{job}-7.err", "text": text} for job, text in said.items()]
+    result = run({"a": host(11, **evidence(files={"state.json": state})), "b": host(12, **evidence(logs=logs))})
+    assert ("ray-missing" in {item["rule"] for item in result["doctor"]["findings"]}) is found
+
+
 @pytest.mark.parametrize(("acknowledged", "rules"), [([], ["heads-indivisible"]), (["padded-heads"], [])])
 def test_what_the_inventory_acknowledges_is_no_finding(acknowledged: list[str], rules: list[str]) -> None:
     config = {"model_type": "qwen3", "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 32}

@@ -16,6 +16,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case imp
     log_arguments,
     parse_argv,
     serve_arguments,
+    without_former_jobs,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Log
 
@@ -66,6 +67,21 @@ def test_a_group_serves_where_its_head_says_so(state: dict[str, Any], serves: se
     told = {"ended": 1000.0, "files": {"state.json": json.dumps(state)}}
     case = Case(["a", "b", "c"], {"a": told}, parts=[("x", ["a", "b"], {}), ("y", ["c"], {})])
     assert case.serving == serves
+
+
+def test_workers_of_a_job_before_the_one_that_serves_say_nothing() -> None:
+    folder, worker = "/var/lib/sparkthor/ray/t/session_latest/logs", "0f" * 28
+    names = [f"{folder}/worker-{worker}-{job}-812.err" for job in ("02000000", "01010000", "ff000000", "ffffffff")]
+    names += [f"{folder}/raylet.err", f"/tmp/ray/session_latest/logs/worker-{worker}-01000000-812.err"]
+    logs = [Log(host, name, "x") for name in names for host in ("a", "b")]
+    logs = [log for log in logs if "01010000" not in log.name or log.host == "a"]
+    state = {"state": "serving", "healthy": True, "updated": 990.0}
+    case = Case(["a", "b"], {"a": {"ended": 1000.0, "files": {"state.json": json.dumps(state)}}})
+    kept = {(log.host, log.name) for log in without_former_jobs(case, logs)}
+    # job 257 on the head is the newest of all; of a Ray of somebody else nothing is known
+    assert kept == {("a", names[1])} | {(host, name) for host in ("a", "b") for name in names[3:]}
+    case.evidence.clear()
+    assert without_former_jobs(case, logs) == logs
 
 
 def test_memory_that_ran_out_before_an_engine_served_is_over() -> None:
