@@ -76,7 +76,11 @@ SGLANG = {"engine": "sglang", "runtime": "container", "image": "o/i:1"}
         (PROJECT, "file", "is not understood"),
         ({**OWN, "splits": {2: 4}}, "file", "splits: 2 is not a split"),
         ({**OWN, "splits": {"two": {}}}, "file", "splits names 'two'"),
-        ({**OWN, "max_model_len": "long"}, "arguments", "other.yaml: max_model_len='long': is not an integer"),
+        (
+            {**OWN, **SGLANG, "max_model_len": "long"},
+            "arguments",
+            "other.yaml: max_model_len='long': is not an integer",
+        ),
         ({**OWN, **SGLANG, "args": {1: 2}}, "acknowledge", ""),
         ({**OWN, "config": model("llama-3.1-8b"), "args": {"hf-overrides": {1: 2}}}, "planned", ""),
     ],
