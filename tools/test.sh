@@ -71,15 +71,22 @@ border() {
 }
 
 # nginx as the distribution has it, or below NGINX_ROOT (tools/nginx_root.sh makes one). Its own service would take port
-# 80, so it is masked before the package comes.
+# 80, so it is masked while the package comes, and disabled afterwards; one that somebody else masked stays so.
 nginx() {
   begin "the front proxy under a real nginx, and the page in a real browser"
   mkdir -p "$SPARKTHOR_RESULTS"
   if [ -z "${NGINX_ROOT:-}" ] && { ! [ -x /usr/sbin/nginx ] || ! [ -e /usr/lib/nginx/modules/ngx_http_js_module.so ]; }; then
-    [ -x /usr/sbin/nginx ] || ! command -v systemctl >/dev/null || systemctl --quiet mask nginx.service
-    apt-get -qq update
-    DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -qq install -y --no-install-recommends nginx-light \
-      libnginx-mod-http-js >/dev/null
+    local masked='' failed=0
+    if ! [ -x /usr/sbin/nginx ] && command -v systemctl >/dev/null &&
+       [ "$(systemctl is-enabled nginx.service 2>/dev/null)" != masked ]; then
+      systemctl --quiet mask nginx.service
+      masked=1
+    fi
+    { apt-get -qq update && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -qq install -y --no-install-recommends \
+      nginx-light libnginx-mod-http-js >/dev/null; } || failed=$?
+    [ -z "$masked" ] || systemctl --quiet unmask nginx.service
+    [ "$failed" = 0 ] || return "$failed"
+    [ -z "$masked" ] || systemctl --quiet disable nginx.service
   fi
   pytest -q --numprocesses=2 --junitxml="$SPARKTHOR_RESULTS/nginx.xml" tests/integration/nginx \
     tests/integration/page "$@"
