@@ -101,9 +101,10 @@ options:
     default: 60
   replace_foreign:
     description:
-      - Replace a foreign file at O(path), set aside other files that configure only our NICs, and drop foreign
-        addresses on them. What is replaced is kept under the same name with C(.sparkthor-aside) appended, and with a
-        leading dot in NetworkManager's folder, because it reads every other name there.
+      - Replace a foreign file at O(path) that means something else or lacks C(ignore-carrier), set aside other files
+        that configure only our NICs, and drop foreign addresses on them. What is replaced is kept under the same name
+        with C(.sparkthor-aside) appended, and with a leading dot in NetworkManager's folder, because it reads every
+        other name there.
     type: bool
     default: false
   floating:

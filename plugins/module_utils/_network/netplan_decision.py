@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file, ssh
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import ERROR, Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
     link_state,
     netplan,
@@ -75,7 +75,7 @@ def blocking(findings: list[Finding], accept: list[str], replace_foreign: bool) 
     allowed = set(accept) & set(ACCEPTABLE)
     if replace_foreign:
         allowed |= {"foreign_file", "foreign_address"}
-    return [finding for finding in findings if finding.id not in allowed]
+    return [finding for finding in findings if finding.severity == ERROR and finding.id not in allowed]
 
 
 def explain(findings: list[Finding]) -> str:
@@ -103,10 +103,11 @@ def decide_present(params: dict[str, Any], management: str) -> NetplanDecision:
         return _decide_attributes(written)
 
     seen = netplan_inspect.inspect(path, links, params["renderer"], params["floating"])
+    unwanted = params["replace_foreign"] and netplan_inspect.CARRIER_BOUND in {item.id for item in seen["findings"]}
     decision = NetplanDecision(
         findings=seen["findings"],
         renderer=seen["renderer"],
-        adopted=bool(seen["foreign"] and seen["adoptable"]),
+        adopted=bool(seen["foreign"] and seen["adoptable"] and not unwanted),
         floating=sorted(seen["floating"]),
     )
     if decision.adopted and not drifted:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import WARNING, Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
     floating_addresses,
     neighbors,
@@ -20,6 +20,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network import 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
 
 FileState = job.FileState
+#: of a file of the same meaning, which is adopted all the same
+CARRIER_BOUND = "carrier_bound"
 #: findings by which a file of ours is not what holds at the next reboot, although it is as planned
 _OVERRULED = frozenset(("foreign_file", "foreign_settings", "shadowed", "invalid_yaml"))
 #: what is known of a host before a change; see :func:`inspect`
@@ -281,6 +283,18 @@ def _compare_with_plan(path: str, links: list[dict[str, Any]], renderer: str, se
                 f"{path} was not written by this collection and means something else than the plan",
                 "make it match, remove it, or set roce_network_replace_foreign: true (a backup is kept)",
                 where=path,
+            )
+        )
+    elif seen["foreign"] and (bound := netplan_others.bound_to_carrier(seen["generated"], netdevs)):
+        findings.append(
+            Finding(
+                CARRIER_BOUND,
+                f"{path} was not written by this collection and lacks ignore-carrier: while the other end of a cable is"
+                f" off, as when a peer restarts, {', '.join(bound)} loses its address",
+                "set roce_network_replace_foreign: true to have the file replaced (a backup is kept), or, with the"
+                " renderer networkd, add ignore-carrier: true",
+                where=path,
+                severity=WARNING,
             )
         )
     return findings + _foreign_addresses(links, seen)

@@ -162,6 +162,22 @@ def foreign_settings(
     return settings
 
 
+def bound_to_carrier(generated: dict[str, FileState], netdevs: set[str]) -> list[str]:
+    """Of these NICs those whose address goes with the carrier, by what netplan makes of its files.
+
+    To NetworkManager only its own configuration says otherwise.
+    """
+    kept = {
+        netplan_generator.file_owner_of(path)
+        for path, state in generated.items()
+        if ("Network", "ConfigureWithoutCarrier", "yes") in netplan_generator.ini_items(state["content"])
+    }
+    settings = [job.read_state(path) for path in glob.glob("/etc/NetworkManager/conf.d/*.conf")]
+    if any("ignore-carrier" in state["content"] for state in settings if state):
+        kept |= {netplan_generator.file_owner_of(path) for path in generated if path.endswith(".nmconnection")}
+    return sorted(netdevs - kept)
+
+
 def configured_addresses(contents: list[str]) -> set[str]:
     """Addresses that networkd files or NetworkManager profiles give a NIC."""
     addresses = set()

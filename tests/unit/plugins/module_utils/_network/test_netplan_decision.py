@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +187,18 @@ def test_foreign_file_of_the_same_meaning_is_left_as_it_is(host: Host) -> None:
     assert decision.adopted
     assert not decision.changed
     assert decision.after == {}
+
+
+def test_a_file_that_goes_with_the_carrier_is_adopted_unless_it_is_to_be_replaced(host: Host) -> None:
+    host.file = state("by hand", 0o644)
+    host.as_planned()
+    told = dataclasses.replace(finding("carrier_bound"), severity="warning")
+    host.seen.update(foreign=True, adoptable=True, findings=[told])
+    decision = present()
+    assert (decision.adopted, decision.changed, decision.findings) == (True, False, [told])
+    decision = present(replace_foreign=True)
+    assert (decision.adopted, decision.needs_apply, decision.backup) == (False, True, ASIDE)
+    assert decision.after[OURS] == state(netplan.render([LINK]))
 
 
 def test_adopted_but_not_live_is_applied_from_the_foreign_file(host: Host) -> None:

@@ -106,9 +106,31 @@ def test_inspect_adopts_or_names_a_foreign_file_at_our_path(monkeypatch: pytest.
     host = Host(monkeypatch)
     host.sources["/etc/netplan/40-cx7.yaml"] = "by hand"
     seen = netplan_inspect.inspect("/etc/netplan/40-cx7.yaml", [LINK])
-    assert (seen["foreign"], seen["adoptable"], seen["findings"]) == (True, True, [])
+    assert (seen["foreign"], seen["adoptable"]) == (True, True)
+    (warning,) = seen["findings"]
+    assert (warning.id, warning.severity) == ("carrier_bound", "warning")
+    assert "enp1s0f1np1 loses its address" in warning.what
+    assert "roce_network_replace_foreign: true" in warning.fix
     host.sources["/etc/netplan/40-cx7.yaml"] = "guide"
     assert host.kinds() == ["foreign_file"]
+
+
+@pytest.mark.parametrize(
+    ("renderer", "key", "settings", "bound"),
+    [
+        ("networkd", "by_hand", "", True),
+        ("networkd", "planned", "", False),
+        ("NetworkManager", "by_hand", "", True),
+        ("NetworkManager", "by_hand", "[device-x]\nignore-carrier=yes\n", False),
+    ],
+)
+def test_whose_address_goes_with_the_carrier(
+    monkeypatch: pytest.MonkeyPatch, renderer: str, key: str, settings: str, bound: bool
+) -> None:
+    monkeypatch.setattr(netplan_others.glob, "glob", lambda pattern: ["/etc/NetworkManager/conf.d/x.conf"])
+    monkeypatch.setattr(job, "read_state", lambda path: {"content": settings})
+    found = netplan_others.bound_to_carrier(files("1.1.2", renderer, key), {"enp1s0f1np1"})
+    assert found == ["enp1s0f1np1"] * bound
 
 
 def test_inspect_finds_run_time_and_foreign_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
