@@ -278,18 +278,19 @@ def plan_cluster(
         fabric[host]["management_address"] = nodes[host]["management"]["address"]
         fabric[host]["management_netdev"] = nodes[host]["management"]["netdev"]
         fabric[host]["speed"] = fabric_speed.planned(hostvars[host])
-        if topology == "lan" and fabric[host]["links"][0]["mtu"] is None:
-            fabric[host].update(_lan_mtu(nodes[host], fabric[host]["links"][0]["netdev"]))
+        link = fabric[host]["links"][0] if topology == "lan" else None
+        if link and link["mtu"] is None and (mtu := _lan_mtu(nodes[host], link["netdev"])):
+            fabric[host]["lan_mtu"] = mtu
     for host in hosts:
         fabric[host]["speeds"] = fabric_speed.by_netdev(fabric, host)
     warnings = fabric_values.unused(topology, hosts, hostvars)
     return _serving_together(hosts, hostvars, nodes, fabric), fabric, warnings
 
 
-def _lan_mtu(node: Mapping[str, Any], netdev: str) -> dict[str, int]:
-    """What the NIC has, where the host could be asked; IPv4 knows none below 68."""
+def _lan_mtu(node: Mapping[str, Any], netdev: str) -> int:
+    """What the NIC has; 0 where the host could not be asked. IPv4 knows none below 68."""
     mtus = [int(one["mtu"]) for one in node.get("interfaces") or () if one["name"] == netdev and one.get("mtu")]
-    return {"lan_mtu": max(mtus[0], 68)} if mtus else {}
+    return max(mtus[0], 68) if mtus else 0
 
 
 def plan_parts(
