@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.integration.page.conftest import (
     CHATS,
@@ -315,6 +315,50 @@ def test_actions_ask_before_and_tell_after(tab: Watched, cluster: Cluster) -> No
     expect(dialog).to_have_count(0)
     verdict(page, "Serving")
     expect(page.locator("#events")).to_contain_text("moving the rack", timeout=15000)
+
+
+def test_what_was_done_is_told_for_a_while(tab: Watched, cluster: Cluster) -> None:
+    jobs: list[dict[str, Any]] = []
+
+    def answer(route: Route) -> None:
+        real = route.fetch()
+        own = {"do": "restart", "group": "", "who": "anna", "address": "::1", "reason": "cables", "text": ""}
+        doc = real.json()
+        told = [{**own, "id": str(number), **job, "at": doc["time"] - job["ago"]} for number, job in enumerate(jobs)]
+        route.fulfill(response=real, json={**doc, "jobs": told})
+
+    tab.page.route("**/console/state", answer)
+    page = sign_in(tab, cluster)
+    found = page.locator("#now .fix")
+    failed = {"state": "failed", "ago": 3700, "seconds": 600.0}
+    later = {"state": "done", "ago": 400, "seconds": 1.0}
+    for given, words in (
+        # a moment after its end, however long it took
+        ([{"state": "done", "ago": 320, "seconds": 300.0}], ["Restart done"]),
+        ([failed], ["Restart failed"]),
+        ([{**failed, "ago": 4300}], []),
+        # it worked in the end; what was done with a key has nothing to do with it
+        ([later, failed], []),
+        ([{**later, "do": "block", "key": "ci"}, failed], ["Restart failed"]),
+    ):
+        jobs[:] = given
+        expect(found).to_have_count(len(words), timeout=15000)
+        for word in words:
+            expect(found).to_contain_text(word, timeout=15000)
+
+
+def test_a_head_that_is_slow_is_asked_once(tab: Watched, cluster: Cluster) -> None:
+    page = sign_in(tab, cluster)
+    verdict(page, "Serving")
+    held: list[Route] = []
+    page.route("**/console/state", lambda route: held.append(route))
+    with page.expect_request("**/console/state", timeout=15000):
+        pass
+    for _look in range(3):
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    page.wait_for_timeout(300)
+    assert len(held) == 1
+    page.unroute("**/console/state")
 
 
 def test_a_key_that_only_looks_is_refused_and_says_why(tab: Watched, cluster: Cluster) -> None:

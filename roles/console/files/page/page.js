@@ -2,7 +2,7 @@
 import { html, render, useEffect, useRef, useState } from './vendor/preact.js'
 import { Chat, Command } from './chat.js'
 import { WORDS, word } from './words.js'
-import { OLD, VERBS, actions, answers, clock, costs, count, disk, duration, figure, first, full, gib, halves, loads, named, pace, parts, refusal, sentence, short, tied, tone, unreadable, verdict, worries } from './state.js'
+import { OLD, VERBS, actions, answers, clock, costs, count, disk, duration, figure, first, full, gib, halves, loads, named, pace, parts, recent, refusal, sentence, short, tied, tone, unreadable, verdict, worries } from './state.js'
 
 const SHAPES = {
   good: html`<circle cx="8" cy="8" r="7"/><path d="M4.6 8.3l2.3 2.3 4.5-4.9" fill="none" stroke="var(--panel)" stroke-width="1.9" stroke-linecap="round" stroke-linejoin="round"/>`,
@@ -28,7 +28,9 @@ function useNews(token, leave) {
     if (!token) return undefined
     let over = false
     let timer = 0
+    let waits = false
     const ask = async () => {
+      waits = true
       const abort = AbortSignal.timeout(8000)
       try {
         const answer = await fetch('state', { headers: { Authorization: `Bearer ${token}` }, signal: abort, cache: 'no-store' })
@@ -43,9 +45,10 @@ function useNews(token, leave) {
       } catch (error) {
         if (!over) setNews(old => ({ ...old, problem: error.name === 'TimeoutError' || error instanceof TypeError ? 'The head does not answer.' : error instanceof SyntaxError ? 'The head sends something else than its state.' : error.message }))
       }
+      waits = false
       if (!over) timer = setTimeout(ask, document.hidden ? 15000 : 2000)
     }
-    const seen = () => { if (!document.hidden) { clearTimeout(timer); ask() } }
+    const seen = () => { if (!document.hidden && !waits) { clearTimeout(timer); ask() } }
     ask()
     document.addEventListener('visibilitychange', seen)
     return () => { over = true; clearTimeout(timer); document.removeEventListener('visibilitychange', seen) }
@@ -105,7 +108,7 @@ function Now({ doc, group, now, ask, pin, stale }) {
     <div class="acts">${actions(group).map((verb, index) => html`<button type="button" class=${index === 0 && ['start', 'wake', 'resume'].includes(verb) ? 'main' : ''} disabled=${stale || doc.playbook !== null} onClick=${() => ask({ verb, group })}>${VERBS[verb].name}${VERBS[verb].typed ? '…' : ''}</button>`)}</div></div>
     ${loading && html`<div class="panel load"><div role="progressbar" aria-label="Loading" aria-valuemin="0" aria-valuemax="100" aria-valuenow=${group.percent ?? 0}><div class="bar2" style=${{ '--f': `${group.percent ?? 0}%` }}><i></i></div></div><p class="says mono">${group.progress}</p>${group.loads.length > 0 && html`<p class="says small">${tied(loads(group))}</p>`}</div>`}
     ${doc.playbook && html`<div class="fix tone-busy"><p><b>${doc.playbook.play}</b> runs, by ${doc.playbook.owner}. Nothing can be changed from here until it has ended.</p></div>`}
-    ${doc.jobs.filter(job => job.state !== 'done' || now - job.at < 60).slice(0, 2).map(job => html`<div key=${job.id} class=${`fix tone-${job.state === 'failed' ? 'bad' : job.state === 'done' ? 'good' : 'busy'}`}><p role="status"><b>${VERBS[job.do]?.name || job.do}${job.key ? ` ${job.key}` : ''}</b> ${job.state === 'running' ? `goes on for ${duration(now - job.at)}` : job.state === 'done' && job.do === 'wake' && job.group ? 'is noted for a minute' : job.state}, asked for by ${job.who}${job.text ? `: ${job.text}` : ''}</p></div>`)}
+    ${recent(doc.jobs, now).slice(0, 2).map(job => html`<div key=${job.at} class=${`fix tone-${job.state === 'failed' ? 'bad' : job.state === 'done' ? 'good' : 'busy'}`}><p role="status"><b>${VERBS[job.do]?.name || job.do}${job.key ? ` ${job.key}` : ''}</b> ${job.state === 'running' ? `goes on for ${duration(now - job.at)}` : job.state === 'done' && job.do === 'wake' && job.group ? 'is noted for a minute' : job.state}, asked for by ${job.who}${job.text ? `: ${job.text}` : ''}</p></div>`)}
     ${worried.length > 0 && html`<ul class="worries">${worried.map(text => html`<li key=${text}><${Shape} name="warn" toned/><span>${unbroken(text)}</span></li>`)}</ul>`}
     <${Figures} group=${group}/>
     ${others.length > 0 && html`<ul class="groups" aria-label="Other serving groups">${others.map(one => { const its = verdict(one, now); return html`<li key=${one.name}><${Shape} name=${its.shape} toned/><b>${one.name}</b><span class="soft">${its.verdict}: ${one.model}</span><button type="button" class="quiet" onClick=${() => pin(one.name)}>Show<span class="vh"> ${one.name}</span></button></li>` })}</ul>`}

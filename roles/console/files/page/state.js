@@ -205,6 +205,15 @@ export function worries(host) {
   return found
 }
 
+/** Of wishes, the newest first, those to tell of: what ended a minute ago, what failed for an hour or until a later one did not. */
+export const recent = (jobs, now) => jobs.filter((job, index) => {
+  if (job.state === 'running') return true
+  const since = now - job.at - (job.seconds || 0)
+  if (job.state === 'done') return since < 60
+  const same = one => one.group === job.group && one.key === job.key && !VERBS[one.do]?.key === !VERBS[job.do]?.key
+  return since < 3600 && !jobs.slice(0, index).some(one => one.state === 'done' && same(one))
+})
+
 /** Whether it takes requests: a smaller model in the place of its own counts. */
 export const answers = group => group.state === 'serving' || (group.state === 'degraded' && group.healthy)
 
