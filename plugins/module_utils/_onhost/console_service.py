@@ -293,12 +293,16 @@ class Handler(front_socket.FrontHandler):
         self.reply(status, body, "application/json")
 
 
+#: of a wish, for those who may operate
+_OPERATORS = ("key", "address", "id")
+
+
 def for_right(document: Mapping[str, Any], right: str) -> dict[str, Any]:
-    """Who may only look sees the sum of all keys, and no name of one but of those who acted."""
+    """Who may only look sees the sum of all keys, and of those who acted the key's name, not from where they came."""
     if right == "operate":
         return dict(document)
     nameless = {
-        what: [{name: value for name, value in one.items() if name != "key"} for one in document.get(what) or ()]
+        what: [{name: one[name] for name in one if name not in _OPERATORS} for one in document.get(what) or ()]
         for what in ("jobs", "events")
     }
     document = {**document, **nameless}

@@ -178,7 +178,7 @@ def test_the_store_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_who_only_looks_sees_no_name_of_a_key() -> None:
     one = {"name": "web", "requests": 2, "refused": 1, "tokens": 5, "limits": {"minute": {"limit": 9}}}
-    done = {"do": "block", "key": "ci"}
+    done = {"do": "block", "key": "ci", "address": "192.0.2.7", "id": "0" * 8}
     document = {"keys": [one, {**one, "name": "ci"}], "hosts": [1], "jobs": [done], "events": [done]}
     assert console_service.for_right(document, "operate") == document
     seen = console_service.for_right(document, "view")
