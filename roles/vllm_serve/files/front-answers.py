@@ -7,8 +7,8 @@
 
     python3 front-answers PORT [tls]
 
-Any answer of HTTP to ``/health`` will do: a front proxy whose own model is away still leads to those of other hosts,
-and says honestly when to come again.
+Any answer of HTTP will do: a front proxy whose own model is away still leads to those of other hosts, and says honestly
+when to come again. nginx alone answers this question, with 404: for ``/health`` it would wait for the watchdog.
 
 keepalived asks every second, so this is one file that imports nothing it does not need. It runs on heads alone, where
 there is a virtual address: virtual_address.py plans its text as a file, and no other host gets it.
@@ -23,7 +23,7 @@ from collections.abc import Sequence
 #: seconds until silence is one
 PATIENCE = 2.0
 USAGE = "usage: front-answers PORT [tls]\n"
-QUESTION = b"GET /health HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+QUESTION = b"GET /health/front HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
 def answers(port: int, tls: bool, seconds: float = PATIENCE) -> bool:

@@ -8,6 +8,7 @@ import http.server
 import importlib.util
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,7 +28,12 @@ _SPEC.loader.exec_module(front_answers)
 class Front(http.server.BaseHTTPRequestHandler):
     """One whose model is away."""
 
+    #: seconds for which its watchdog says nothing
+    hangs = 0.0
+
     def do_GET(self) -> None:
+        if self.path == "/health":
+            time.sleep(self.hangs)
         self.send_response(503 if self.path == "/health" else 404)
         self.end_headers()
         self.wfile.write(b"absent\n")
@@ -53,6 +59,15 @@ def test_a_front_proxy_without_its_model_answers() -> None:
     with front() as port:
         assert front_answers.main([str(port)]) == 0
     assert front_answers.main([str(port)]) == 1
+
+
+def test_a_watchdog_that_hangs_moves_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Front, "hangs", 2.0)
+    with front() as port:
+        assert front_answers.answers(port, tls=False, seconds=1.0)
+    # asked each second, so that its question is not in the access log
+    template = (ROLES / "vllm_serve/templates/nginx.conf.j2").read_text(encoding="utf-8")
+    assert f"    {front_answers.QUESTION.split()[1].decode()} 0;\n" in template
 
 
 def test_one_with_a_certificate_of_its_own_answers(tmp_path: Path) -> None:
