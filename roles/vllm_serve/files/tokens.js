@@ -138,7 +138,8 @@ function overText(r) {
     const message = own
         ? 'This key took ' + own.used + ' tokens of ' + own.limit + ' in ' + (month ? 'this month' : 'a minute')
           + '; it may go on at ' + ends + '.'
-        : 'Too many requests from this address or with this key; see Retry-After.';
+        : 'Too many requests from this address or with this key; see Retry-After. '
+          + 'A body without Content-Length counts as one of the largest.';
     if (/^\/v1\/messages/.test(r.uri)) {
         return JSON.stringify({type: 'error', error: {type: 'rate_limit_error', message: message}}) + '\n';
     }
