@@ -174,8 +174,10 @@ def unit_down(case: Case) -> Iterator[Hit]:
             unit = units.get(name) or {}
             if unit.get("LoadState") != "loaded" or name in paused:
                 continue
-            told = [str(unit.get(key)) for key in ("ActiveState", "SubState", "UnitFileState", "Result")]
-            if how := systemd.down(*told, restarts=int(unit.get("NRestarts") or 0)):
+            active, sub, enabled, result = (
+                str(unit.get(key)) for key in ("ActiveState", "SubState", "UnitFileState", "Result")
+            )
+            if how := systemd.down(active, sub, enabled, result, int(unit.get("NRestarts") or 0)):
                 yield Hit(host, [f"{name} is {how}"], name)
 
 

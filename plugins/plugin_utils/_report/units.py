@@ -30,8 +30,8 @@ def problems(host: str, units: Mapping[str, Mapping[str, Any]], quiet: Set[str])
     """What is ``quiet`` need not run; of the watch over the firewall is told with the firewall."""
     found = []
     for name, unit in units.items():
-        told = [str(unit.get(key, "")) for key in ("active", "sub", "enabled", "result")]
-        how = systemd.down(*told, restarts=int(unit.get("restarts") or 0))
+        active, sub, enabled, result = (str(unit.get(key, "")) for key in ("active", "sub", "enabled", "result"))
+        how = systemd.down(active, sub, enabled, result, int(unit.get("restarts") or 0))
         if how and name not in quiet and name != "sparkthor-firewall-watch":
             found.append(Finding("unit", f"{name} is {how}", f"journalctl -u {name} -n 50", host))
     return found
