@@ -38,7 +38,9 @@ options:
     elements: str
     default: []
   restore:
-    description: Restore the file as it was before the first edit, or remove it if this module made it.
+    description:
+      - Restore the keys of O(absent) as they were before the first edit. Lines that others have added since stay.
+      - A file with nothing left in it is removed.
     type: bool
     default: false
   planned:
@@ -148,7 +150,12 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.want
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_plain, write_atomic
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network.nccl import NcclError, NcclSource, edit
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network.nccl import (
+    NcclError,
+    NcclSource,
+    edit,
+    taken_back,
+)
 
 #: bytes read of a file that is not root's own
 LIMIT = 1_000_000
@@ -224,14 +231,8 @@ def image_file(cli: str, container: str, path: str) -> bytes | None:
         return read_plain(target, LIMIT) if code == 0 and stat.S_ISREG(os.lstat(target).st_mode) else None
 
 
-def apply(path: str, before: bytes | None, after: bytes | None) -> None:
-    """Write, or take away, keeping what stood there before our first edit."""
-    if after is None:
-        if os.path.lexists(path + BACKUP_SUFFIX):
-            os.replace(path + BACKUP_SUFFIX, path)
-        else:
-            os.unlink(path)
-        return
+def apply(path: str, before: bytes | None, after: bytes) -> None:
+    """Write, keeping what stood there before our first edit."""
     uid, gid, mode = 0, 0, 0o644
     if before is not None:
         info = os.stat(path)
@@ -239,6 +240,20 @@ def apply(path: str, before: bytes | None, after: bytes | None) -> None:
         if not has_marker(before):
             keep_original(path)
     write_atomic(path, after, uid, gid, mode)
+
+
+def restore(path: str, before: bytes | None, after: bytes | None, kept: bytes | None) -> None:
+    """Leave ``after`` there, and nothing of ours beside it."""
+    if kept is not None and after == kept:
+        os.replace(path + BACKUP_SUFFIX, path)
+        return
+    if after is None:
+        os.unlink(path)
+    elif after != before:
+        info = os.stat(path)
+        write_atomic(path, after, info.st_uid, info.st_gid, stat.S_IMODE(info.st_mode))
+    if kept is not None:
+        os.unlink(path + BACKUP_SUFFIX)
 
 
 def main() -> None:
@@ -253,7 +268,7 @@ def main() -> None:
             "images": {"type": "list", "elements": "str", "default": []},
             "container_cli": {"type": "str", "choices": ["docker", "podman"], "default": "docker"},
         },
-        mutually_exclusive=[("restore", "present"), ("restore", "absent")],
+        mutually_exclusive=[("restore", "present")],
         supports_check_mode=True,
     )
     # Through a link, so that the backup lies beside what is really edited
@@ -264,13 +279,18 @@ def main() -> None:
         before = read(path)
         if module.params["restore"]:
             kept = read(path + BACKUP_SUFFIX)
-            ours = before is not None and has_marker(before)
-            after, change = kept, kept is not None or ours
+            change = kept is not None or (before is not None and has_marker(before))
+            after = before
+            if change:
+                after = kept if before is None else taken_back(before, kept, module.params["absent"], f"# {MARKER}")
         else:
             after = edit(before or b"", present, module.params["absent"], header=f"# {MARKER}")
             change = after != (before or b"")
         if change and not module.check_mode:
-            apply(path, before, None if module.params["restore"] else after)
+            if module.params["restore"]:
+                restore(path, before, after, kept)
+            else:
+                apply(path, before, after or b"")
         sources = environment_sources() + home_sources(module.params["users"])
         sources.append(NcclSource(path, "system", after if change else before))
         for image in module.params["images"]:

@@ -127,6 +127,21 @@ def edit(content: bytes, present: Mapping[str, str], absent: Sequence[str], head
     return b"".join(out)
 
 
+def taken_back(content: bytes, original: bytes | None, keys: Sequence[str], header: str) -> bytes | None:
+    """The content with these keys as they were in the original; None for no file.
+
+    Other lines stay, whoever wrote them; where there are none of somebody else's the original comes back byte for byte.
+    """
+    now, was = effective(content), effective(original or b"")
+    mine = {key: value for key, value in now.items() if key in keys}
+    if edit(original or b"", mine, [key for key in keys if key not in mine], header) == content:
+        return original
+    lines = content.splitlines(keepends=True)
+    rest = b"".join(line for line in lines if line.strip() != header.encode())
+    present = {key: value for key, value in was.items() if key in keys}
+    return edit(rest, present, [key for key in keys if key not in present]) or None
+
+
 @dataclass(frozen=True)
 class NcclSource:
     """One place NCCL takes settings from, highest rank first in a list of them."""

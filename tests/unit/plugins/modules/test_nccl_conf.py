@@ -48,9 +48,10 @@ def test_repair_and_restore(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert done["backup"] == f"{path}.sparkthor-orig"
     assert done["sources"][-1]["settings"] == {}
     assert run(capsys, **wanted)["changed"] is False
-    assert run(capsys, path=str(path), restore=True)["changed"] is True
+    back = {"path": str(path), "absent": ["NCCL_IB_DISABLE"], "restore": True}
+    assert run(capsys, **back)["changed"] is True
     assert path.read_text() == "# shipped\nNCCL_IB_DISABLE=1\n"
-    assert run(capsys, path=str(path), restore=True)["changed"] is False
+    assert run(capsys, **back)["changed"] is False
     assert [p.name for p in tmp_path.iterdir()] == ["nccl.conf"]
 
 
@@ -59,8 +60,52 @@ def test_new_file_goes_again(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert run(capsys, path=str(path), present={"NCCL_IB_DISABLE": 1})["changed"] is True
     assert path.read_text() == "# Ansible managed: sparkthor.cluster\nNCCL_IB_DISABLE=1\n"
     assert run(capsys, path=str(path), present={"NCCL_IB_DISABLE": "1"})["changed"] is False
-    assert run(capsys, path=str(path), restore=True)["changed"] is True
+    assert run(capsys, path=str(path), absent=["NCCL_IB_DISABLE"], restore=True)["changed"] is True
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("shipped", "edit", "theirs", "left"),
+    [
+        (None, {"present": {"NCCL_IB_DISABLE": "1"}}, "NCCL_DEBUG=INFO\n", "NCCL_DEBUG=INFO\n"),
+        (
+            "# shipped\nNCCL_IB_DISABLE=1\nNCCL_NET=IB\n",
+            {"absent": ["NCCL_IB_DISABLE"]},
+            "NCCL_DEBUG=INFO\n",
+            "# shipped\nNCCL_NET=IB\nNCCL_DEBUG=INFO\nNCCL_IB_DISABLE=1\n",
+        ),
+        ("NCCL_IB_DISABLE=0\n", {"present": {"NCCL_IB_DISABLE": "1"}}, "# note\n", "NCCL_IB_DISABLE=0\n# note\n"),
+    ],
+)
+def test_what_others_added_since_stays(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    shipped: str | None,
+    edit: dict[str, Any],
+    theirs: str,
+    left: str,
+) -> None:
+    path = tmp_path / "nccl.conf"
+    if shipped is not None:
+        path.write_text(shipped)
+    run(capsys, path=str(path), **edit)
+    path.write_text(path.read_text() + theirs)
+    back = {"path": str(path), "absent": ["NCCL_IB_DISABLE"], "restore": True}
+    predicted = run(capsys, check=True, **back)
+    done = run(capsys, **back)
+    assert predicted["diff"] == done["diff"]
+    assert (done["changed"], path.read_text()) == (True, left)
+    assert run(capsys, **back)["changed"] is False
+    assert [p.name for p in tmp_path.iterdir()] == ["nccl.conf"]
+
+
+def test_a_file_that_somebody_removed_comes_back_as_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "nccl.conf"
+    path.write_text("NCCL_IB_DISABLE=1\n")
+    run(capsys, path=str(path), absent=["NCCL_IB_DISABLE"])
+    path.unlink()
+    assert run(capsys, path=str(path), absent=["NCCL_IB_DISABLE"], restore=True)["changed"] is True
+    assert path.read_text() == "NCCL_IB_DISABLE=1\n"
 
 
 def test_absent_file_needs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
