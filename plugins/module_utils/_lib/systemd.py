@@ -13,7 +13,7 @@ def parse_show(text: str) -> list[dict[str, str]]:
     return [dict(line.split("=", 1) for line in block.splitlines() if "=" in line) for block in blocks]
 
 
-def down(active: str, sub: str, enabled: str, result: str, *, restarts: int) -> str:
+def down(active: str, sub: str, enabled: str, result: str, restarts: int) -> str:
     """How a unit is that should run and does not; empty where all is well. A unit with ``Restart=always`` is seldom
     failed: systemd waits to start it again."""
     if enabled not in ("enabled", "static", "linked"):
