@@ -34,6 +34,8 @@ class ActionModule(Action):
     _terminal: Callable[[], bool] = staticmethod(terminal)
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        if arguments.get("state") == "told":
+            return self._tell(arguments)
         first = self.execute("vllm_service", arguments)
         if arguments.get("state") != "serving":
             return first
@@ -52,6 +54,15 @@ class ActionModule(Action):
             return self._wait(arguments, first, waiting)
         finally:
             self._line.end()
+
+    def _tell(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        found = self.read("vllm_service", arguments)
+        if "away" not in found:
+            return found
+        if not found["away"]:
+            return {**found, "failed": True}
+        why = "its door does not know what is served again: run site.yml when it is back"
+        return {**found, "warnings": [f"{self._task.delegate_to} is away, and {why}"]}
 
     def _wait(self, arguments: dict[str, Any], first: dict[str, Any], waiting: Waiting) -> dict[str, Any]:
         changed = bool(first.get("changed"))

@@ -33,8 +33,9 @@ options:
       - V(kept) keeps the files of O(paths) under O(name) as the configuration that served last. Without O(name) it only
         reads RV(digest) and RV(configurations).
       - V(rolled_back) writes the files of the kept configuration O(name), if they differ, and restarts nothing.
+      - V(told) writes for the door of a head by which O(names) another one serves its models, and reloads nothing.
     type: str
-    choices: [started, stopped, restarted, drained, awake, serving, kept, rolled_back]
+    choices: [started, stopped, restarted, drained, awake, serving, kept, rolled_back, told]
     required: true
   drain_timeout:
     description:
@@ -104,6 +105,10 @@ options:
         names are known again.
     type: dict
     default: {}
+  names:
+    description: With O(state=told), the RV(names) that O(state=rolled_back) returned on the other head.
+    type: str
+    default: ""
 attributes:
   check_mode:
     details: With O(state=serving) it says whether the group would be started or restarted, and does not wait.
@@ -195,9 +200,13 @@ stale:
   elements: str
 files:
   description: Files that were (in check mode, would be) put back or removed.
-  returned: with O(state=rolled_back)
+  returned: with O(state=rolled_back) and O(state=told)
   type: list
   elements: str
+names:
+  description: By which names the doors of other heads have to know the models of this one; empty without a door.
+  returned: with O(state=rolled_back)
+  type: str
 beside:
   description: Serving groups beside the host's own one that the configuration knows.
   returned: with O(state=rolled_back)
@@ -238,7 +247,11 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import 
 
 def argument_spec() -> dict[str, Any]:
     return {
-        "state": {"type": "str", "choices": [*control.STATES, "serving", "kept", "rolled_back"], "required": True},
+        "state": {
+            "type": "str",
+            "choices": [*control.STATES, "serving", "kept", "rolled_back", "told"],
+            "required": True,
+        },
         "drain_timeout": {"type": "int", "default": 0},
         "reason": {"type": "str", "default": "stopped by playbook"},
         "start": {"type": "bool", "default": False},
@@ -252,6 +265,7 @@ def argument_spec() -> dict[str, Any]:
         "hosts": {"type": "list", "elements": "str", "default": []},
         "machines": {"type": "dict", "default": {}},
         "name": {"type": "str", "default": ""},
+        "names": {"type": "str", "default": ""},
         "paths": {"type": "list", "elements": "path", "default": []},
     }
 
@@ -317,19 +331,33 @@ def roll_back(module: AnsibleModule) -> None:
         changes = kept.differences(chosen, params["hosts"], machines=params["machines"])
         if not module.check_mode:
             kept.apply(changes)
+        outcome = {"names": kept.names(), **kept.beside(chosen)._asdict()}
     except (kept.KeptError, OSError, UnicodeDecodeError) as error:
         module.fail_json(msg=str(error))
-    module.exit_json(
-        changed=bool(changes),
-        files=[change.path for change in changes],
-        diff=[change.shown() for change in changes],
-        **kept.beside(chosen)._asdict(),
-    )
+    module.exit_json(**_shown(changes), **outcome)
+
+
+def _shown(changes: list[kept.Change]) -> dict[str, Any]:
+    return {
+        "changed": bool(changes),
+        "files": [change.path for change in changes],
+        "diff": [change.shown() for change in changes],
+    }
+
+
+def tell(module: AnsibleModule) -> None:
+    try:
+        changes = kept.told(module.params["names"])
+        if not module.check_mode:
+            kept.apply(changes)
+    except (kept.KeptError, OSError, UnicodeDecodeError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(**_shown(changes))
 
 
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
-    own = {"serving": report_readiness, "kept": keep, "rolled_back": roll_back}
+    own = {"serving": report_readiness, "kept": keep, "rolled_back": roll_back, "told": tell}
     own.get(module.params["state"], change_state)(module)
 
 

@@ -19,6 +19,7 @@ import glob
 import hashlib
 import json
 import os
+import re
 import stat
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,6 +48,16 @@ UNITS = "/etc/systemd/system/"
 CONFIGS = "/etc/sparkthor/*.yaml"
 #: the same of the groups beside the host's own one
 BESIDE = f"{places.Places('*').etc}/*.yaml"
+#: what the front proxy of a head is told: by which names its groups are known, and those of other heads
+FRONT, FRONT_UNIT = "/etc/sparkthor/front/", "sparkthor-front.service"
+NAMES, OTHERS = f"{FRONT}names.conf", f"{FRONT}others.conf"
+#: whose names they are; lines of nginx's map: a name, its group and a label, and by a group its first name; the end
+_TOLD = re.compile(
+    r"(# of ([^\x00-\x1f\x7f]{1,255})\n)(?:"
+    r'"~\^[^\s"\x00-\x1f\x7f]+\$" "[a-z][a-z0-9_]* [A-Za-z0-9._:/@+-]+";\n|'
+    r'"~\^first of [a-z][a-z0-9_]*\$" "[^\s"$\\\x00-\x1f\x7f]+";\n'
+    r")*(# end of \2\n)"
+)
 
 
 class KeptError(Exception):
@@ -343,6 +354,27 @@ def differences(
     return changes
 
 
+def names(path: str = NAMES) -> str:
+    """By which names the doors of other heads have to know the groups of this one; empty without a door."""
+    return _read(path)[1] or ""
+
+
+def told(names: str, path: str = OTHERS) -> list[Change]:
+    """What changes for the door of this head by the names of another one; nothing where it has no door to that.
+
+    Raises KeptError for what are no names: they come from a host, and root writes them.
+    """
+    found = _TOLD.fullmatch(names)
+    if found is None:
+        raise KeptError(f"what another head says that it serves are no names: {names[:200]!r}")
+    item, text = _read(path)
+    before, begin, rest = (text or "").partition(found[1])
+    _former, end, after = rest.partition(found[3])
+    if text is None or not (begin and end) or before + names + after == text:
+        return []
+    return [Change(path, text, before + names + after, item)]
+
+
 def _is_whole(folder: str) -> bool:
     return os.path.isdir(folder) if base_of(os.path.basename(folder)) else bool(read_marker(folder))
 
@@ -360,23 +392,25 @@ def _text(path: str, item: Item, name: str, folder: str) -> str | None:
     raise KeptError(f"the copy of {path} in the configuration {name} cannot be used: {reason}")
 
 
-def restarts(changes: Iterable[Change]) -> list[str]:
-    """Units that read these only when they start; the engine itself is compared with what it was started with."""
+def owed(changes: Iterable[Change]) -> list[str]:
+    """What host_state then has to restart or reload, as it notes that: units that read these only when they start, and
+    the front proxy. The engine itself is compared with what it was started with."""
     paths = {change.path for change in changes}
     # Ray runs from the engine that a link leads to, and knows nothing of the model's
     links = {change.path for change in changes if change.item.link and not base_of(change.item.link)}
     ray = {f"/etc/sparkthor/{name}" for name in ("ray.env", "ray.json", "engine.env", "container.json")}
     found = ["sparkthor-ray.service"] if paths & {*ray, *links, f"{UNITS}sparkthor-ray.service"} else []
     groups = [places.Places(name) for name in sorted({"", *map(_group_of, paths)})]
-    return [*found, *(own.watchdog for own in groups if own.config in paths)]
+    front = [f"{FRONT_UNIT}.reload"] if any(path.startswith(FRONT) for path in paths) else []
+    return [*found, *(own.watchdog for own in groups if own.config in paths), *front]
 
 
 def apply(changes: Sequence[Change], runner: serving.Runner = serving.run, pending: str = PENDING) -> None:
-    """Write them; systemd reads its units anew. What has to restart is noted first, for host_state, which does it also
+    """Write them; systemd reads its units anew. What it owes is noted first, for host_state, which does it also
     after a run that was broken off here."""
-    for unit in restarts(changes):
+    for note in owed(changes):
         os.makedirs(pending, mode=0o700, exist_ok=True)
-        files.write_atomic(os.path.join(pending, unit), "")
+        files.write_atomic(os.path.join(pending, note), "")
     units = any(change.path.startswith(UNITS) for change in changes)
     for change in changes:
         if change.after is None:

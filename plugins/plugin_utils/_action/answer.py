@@ -198,6 +198,7 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
         "loaded": str,
         "stale": _LISTS,
         "files": _LISTS,
+        "names": str,
         "beside": _LISTS,
         "beside_since": _LISTS,
         "digest": str,

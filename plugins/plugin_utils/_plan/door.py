@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import Places
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.front import (
@@ -36,20 +37,15 @@ class Turn:
 
     #: "" for the host's own one
     group: str
-    #: what GET /v1/models says while it sleeps
-    models: str
 
 
 @dataclass(frozen=True)
-class DoorRoute:
-    """A model under all its names, and who answers for it."""
+class Offer:
+    """A group's model under all its names."""
 
-    number: int
+    group: str
+    head: str
     names: tuple[str, ...]
-    #: as nginx names servers: addresses with ports, or this host's own socket
-    servers: tuple[str, ...]
-    #: the route that answers while this one cannot
-    instead: int | None = None
 
     @property
     def patterns(self) -> list[str]:
@@ -62,6 +58,19 @@ class DoorRoute:
 
 
 @dataclass(frozen=True)
+class DoorRoute:
+    """Who answers for one model, whichever that is now: a group that goes back to another model stays where it is."""
+
+    number: int
+    #: one, or several replicas
+    groups: tuple[str, ...]
+    #: as nginx names servers: addresses with ports, or this host's own socket
+    servers: tuple[str, ...]
+    #: the route that answers while this one cannot
+    instead: int | None = None
+
+
+@dataclass(frozen=True)
 class Door:
     port: int
     #: TLS between heads, where others are on their network
@@ -69,6 +78,7 @@ class Door:
     #: addresses of all heads
     heads: tuple[str, ...]
     routes: tuple[DoorRoute, ...]
+    offers: tuple[Offer, ...]
     #: by the name of each group the server that says how it is
     groups: dict[str, str]
 
@@ -107,16 +117,21 @@ def plan_door(cluster: Mapping[str, Any], fabric: Mapping[str, Mapping[str, Any]
         routes.append(
             DoorRoute(
                 number,
-                tuple(found[0]["names"]),
+                tuple(group["group"] for group in found),
                 tuple(servers[group["group"]] for group in found),
                 min(instead) if instead else None,
             )
         )
     tls = network_of(cluster) in SHARED_LANS
-    return Door(port, tls, tuple(dict.fromkeys(addresses.values())), tuple(routes), servers)
+    offers = tuple(Offer(group["group"], group["head"], tuple(group["names"])) for group in groups)
+    return Door(port, tls, tuple(dict.fromkeys(addresses.values())), tuple(routes), offers, servers)
 
 
-def refused_keys(keys: Iterable[NamedKey], names: Iterable[str]) -> list[str]:
-    """Names of the keys that may not ask for a model with these names."""
-    offered = set(names)
-    return [key.name for key in keys if key.models and not offered.intersection(key.models)]
+def words(names: Iterable[str]) -> str:
+    """Names of a model, each as a word between two spaces."""
+    return "".join(f" {quote(name, safe='/:@+')} " for name in names)
+
+
+def limited_keys(keys: Iterable[NamedKey]) -> dict[str, str]:
+    """By name of each key that is for some models only, what matches in ``words`` where it may ask for one of them."""
+    return {key.name: "|".join(re.escape(words([name])) for name in key.models) for key in keys if key.models}

@@ -30,8 +30,13 @@ def turn(serving: Serving, beside: Sequence[Serving]) -> Turn | None:
     """None for a group that serves all the time."""
     if not (serving.on_demand or (not serving.places.name and groups(beside))):
         return None
+    return Turn(serving.places.name)
+
+
+def listed(serving: Serving) -> str:
+    """What GET /v1/models says of the group while it sleeps."""
     # a name that nginx would read as more than text is not listed meanwhile
     names = [name for name in serving.names if label(name) == name]
     owner = serving.engine_name or DEFAULT.name
     found = [{"id": name, "object": "model", "created": 0, "owned_by": owner, "root": name} for name in names]
-    return Turn(serving.places.name, json.dumps({"object": "list", "data": found}))
+    return json.dumps({"object": "list", "data": found})

@@ -30,9 +30,10 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_serve
 class FrontValues:
     """Of the front proxy on a head."""
 
-    #: where the engine listens, as nginx writes it, and whether it says 503 there while it loads, and only then
-    engine: str
-    says_loading: bool
+    #: of the host's own group and of each one beside it ``name``, ``engine``, where it listens, as nginx writes it,
+    #: ``says_loading``, whether it says 503 there while it loads, and only then, the ``names`` of its model as words
+    #: of nginx, and ``listed``, its answer to GET /v1/models while it sleeps
+    engines: list[dict[str, Any]]
     #: program of nginx
     nginx: str
     #: addresses with ports, as nginx writes them
@@ -43,8 +44,8 @@ class FrontValues:
     served: str
     #: keys with a limit: ``rate``, requests in a minute, and their ``names``
     key_rates: list[dict[str, Any]]
-    #: names of keys that are for other models than the own group's
-    refused_keys: list[str]
+    #: by name of each key that is for some models only, what matches their names
+    limited_keys: dict[str, str]
     #: by name of the key, tokens in a ``minute`` and in a ``month``
     token_limits: dict[str, dict[str, int]]
     #: by name of the key what it may do on the page, ``view`` or ``operate``; null where there is no page
@@ -61,13 +62,13 @@ class FrontValues:
     memory: int
     #: subjectAltName of a certificate that the head makes itself
     certificate_names: str
-    #: of a head among several: ``port``, ``tls``, ``heads`` (addresses), ``groups`` (server by name) and ``routes``:
-    #: ``number``, ``names``, ``patterns``, ``label``, ``servers``, and ``instead``, the number of the one that answers
-    #: in its place
+    #: of a head among several: ``port``, ``tls``, ``heads`` (addresses), ``groups`` (server by name), ``offers``
+    #: (``group``, ``head``, ``names``, ``patterns`` and ``label``) and ``routes``: ``number``, ``groups``, ``servers``,
+    #: and ``instead``, the number of the one that answers in its place
     door: dict[str, Any] | None
-    #: ``name``, ``engine``, ``says_loading``, ``port``, ``refused_keys`` and ``turn`` of each group beside the own one
+    #: ``name``, ``port`` and ``turn`` of each group beside the own one
     beside: list[dict[str, Any]]
-    #: of a group that takes turns: ``group``, its name, and ``models``, its answer to GET /v1/models while it sleeps
+    #: of a group that takes turns: ``group``, its name
     turn: dict[str, Any] | None
 
 
@@ -321,14 +322,13 @@ def _front_values(serving: Serving, beside: Sequence[Serving]) -> FrontValues:
     shared = [serving.virtual.bare] if serving.virtual else []
     turn = on_demand.turn(serving, beside)
     return FrontValues(
-        engine=_upstream(serving),
-        says_loading=registry.planned_engine(serving.engine_name).on_host.says_loading,
+        engines=[_engine_of(one) for one in (serving, *beside)],
         nginx=(serving.node.get("binaries") or {}).get("nginx") or "/usr/sbin/nginx",
         listen=front.listen_addresses(given.vllm_serve_listen, given.vllm_serve_api_port, management),
         peers=front.peer_addresses(serving.fabric),
         served=front.label(serving.names[0]),
         key_rates=[{"rate": rate, "names": names} for rate, names in front.key_rates(keys).items()],
-        refused_keys=door.refused_keys(keys, serving.offered),
+        limited_keys=door.limited_keys(keys),
         token_limits=serving.token_limits,
         console=front.console_rights(keys) if given.console_enabled else None,
         origins=front.origins(given.vllm_serve_cors_origins),
@@ -340,30 +340,33 @@ def _front_values(serving: Serving, beside: Sequence[Serving]) -> FrontValues:
         # checked always, though written only where the certificate is self-made
         certificate_names=front.subject_names([*(given.vllm_serve_tls_names or own_names), *shared]),
         door=_door_values(planned_door) if planned_door else None,
-        beside=[_neighbour(one, keys, beside) for one in beside],
+        beside=[_neighbour(one, beside) for one in beside],
         turn=asdict(turn) if turn else None,
     )
 
 
-def _upstream(serving: Serving) -> str:
-    """Where the engine listens, as nginx writes it."""
-    place = registry.planned_engine(serving.engine_name).socket(serving)
-    return f"unix:{place}" if place.startswith("/") else place
+def _engine_of(group: Serving) -> dict[str, Any]:
+    planned = registry.planned_engine(group.engine_name)
+    place = planned.socket(group)
+    return {
+        "name": group.places.name,
+        "engine": f"unix:{place}" if place.startswith("/") else place,
+        "says_loading": planned.on_host.says_loading,
+        "names": door.words(group.offered),
+        "listed": on_demand.listed(group),
+    }
 
 
 def _door_values(found: door.Door) -> dict[str, Any]:
-    routes = [{**asdict(route), "patterns": route.patterns, "label": route.label} for route in found.routes]
-    return {**asdict(found), "routes": routes}
+    offers = [{**asdict(offer), "patterns": offer.patterns, "label": offer.label} for offer in found.offers]
+    return {**asdict(found), "offers": offers}
 
 
-def _neighbour(group: Serving, keys: Sequence[front.NamedKey], beside: Sequence[Serving]) -> dict[str, Any]:
+def _neighbour(group: Serving, beside: Sequence[Serving]) -> dict[str, Any]:
     turn = on_demand.turn(group, beside)
     return {
         "name": group.places.name,
-        "engine": _upstream(group),
-        "says_loading": registry.planned_engine(group.engine_name).on_host.says_loading,
         "port": group.settings.vllm_serve_door_port,
-        "refused_keys": door.refused_keys(keys, group.offered),
         "turn": asdict(turn) if turn else None,
     }
 

@@ -215,14 +215,19 @@ function listed(answer) {
 }
 
 async function models(r) {
-    const numbers = r.variables.sparkthor_routes.split(' ');
-    const answers = await Promise.all(numbers.map((number) => r.subrequest('/models/' + number)));
+    const groups = r.variables.sparkthor_groups.split(' ');
+    const answers = await Promise.all(groups.map((group) => r.subrequest('/models/' + group)));
     const found = [];
+    // replicas say the same
+    const known = {};
     let away = 0;
     for (let i = 0; i < answers.length; i++) {
         const own = answers[i].status === 200 ? listed(answers[i]) : null;
         if (own) {
-            own.forEach((model) => found.push(model));
+            own.filter((model) => !known['=' + (model && model.id)]).forEach((model) => {
+                known['=' + (model && model.id)] = true;
+                found.push(model);
+            });
         } else if (answers[i].status === 200 || answers[i].status >= 500) {
             away++;
         }

@@ -142,7 +142,7 @@ def test_what_starts_the_ranks_is_each_hosts_own_word(border: Border, playbook: 
     """A host whose ranks Ray starts, as it says, has Ray started there, and nowhere else; no third word is taken."""
     border.inventory({name: {} for name in ("one", "two", "three")}, fabric_topology="lan")
     kept = {"configurations": [{"name": "a", "digest": "b", "about": {}}], "machine": "", "ready": True}
-    kept |= {"beside": [], "beside_since": []}
+    kept |= {"beside": [], "beside_since": [], "names": ""}
     for number, (host, executor) in enumerate({"one": said, "two": "ray", "three": "mp"}.items()):
         told: dict[str, Any] = {"node_info": {"ansible_facts": {"sparkthor_node": node(number)}}}
         told |= {"controller_lock": {"since": "now"}, "vllm_service": {**kept, "executor": executor}}

@@ -140,8 +140,13 @@ def planned(given: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def running(tmp_path: Path, variables: dict[str, Any], **limits: int) -> Iterator[Front]:
-    """nginx with this plan, its paths below a folder, before an engine that answers as above."""
+def running(
+    tmp_path: Path, variables: dict[str, Any], gone_back: dict[str, str] | None = None, **limits: int
+) -> Iterator[Front]:
+    """nginx with this plan, its paths below a folder, before an engine that answers as above.
+
+    Files by their path are as they were ``gone_back`` to.
+    """
     own = {"vllm_serve_api_port": PORT, "vllm_serve_listen": ["127.0.0.1"], "vllm_serve_front_access_log": False}
     keys: list[dict[str, Any]] = [{"name": "narrow", "key": NARROW, "models": ["chat"], "requests_per_minute": 1}]
     if limits:
@@ -151,7 +156,7 @@ def running(tmp_path: Path, variables: dict[str, Any], **limits: int) -> Iterato
     folder = tmp_path / "front"
     for name in ("front", "cache", "run/vllm", "run-exporter", "run-tokens", "lasting", "run/front"):
         (tmp_path / name).mkdir(parents=True)
-    for path, text in planned(json.dumps(given)).items():
+    for path, text in (planned(json.dumps(given)) | (gone_back or {})).items():
         if path.startswith(str(Path(CONF).parent)):
             for place, here in (
                 (str(PORT), str(port)),

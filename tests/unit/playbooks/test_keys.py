@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import front_config
+from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import role_tasks
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
 
 from tests.unit.plays import plays
@@ -96,6 +99,18 @@ def test_names_of_blocked_keys_are_read_on_a_head(tmp_path: Path) -> None:
 
 def test_without_named_keys_there_is_the_main_one() -> None:
     assert shown(__keys_found={"stdout_lines": ["default"]}) == ["default: all models, no limit"]
+
+
+def test_new_keys_bring_all_of_the_front_proxy_but_what_it_knows_of_engines_and_models() -> None:
+    """A head whose engine or model is not the inventory's yet, or after a rollback, goes on leading to it."""
+    role = TOP / "roles/vllm_serve"
+    [only] = yaml.safe_load((role / "tasks/front.yml").read_text(encoding="utf-8"))
+    brought = Templar(loader=DataLoader()).template(trust_as_template(only["vars"]["__vllm_serve_only"]))
+    declared = role_tasks.arguments_of(role_tasks.declared(role) or {})["files"]
+    known = {file["path"] for file in declared if file["path"].startswith(kept.FRONT)}
+    left = {f"{kept.FRONT}engine.conf", kept.NAMES, kept.OTHERS}
+    assert left < known
+    assert {path for path in brought if path.startswith(kept.FRONT)} == known - left
 
 
 def test_names_alone_are_read_on_a_head(tmp_path: Path) -> None:

@@ -224,7 +224,7 @@ def test_a_small_model_beside_a_large_one(tmp_path):
     embed = yaml.safe_load(found["spark-01/etc/sparkthor/beside/embed/vllm.yaml"])
     assert 0.8 < own["gpu-memory-utilization"] + embed["gpu-memory-utilization"] <= 0.851
     assert embed["kv-cache-memory-bytes"] > 2**30
-    assert '"~^qwen3-embedding-0.6b$" 1;' in found["spark-01/etc/sparkthor/front/nginx.conf"].replace("\\", "")
+    assert '"~^qwen3-embedding-0.6b$" "embed ' in found["spark-01/etc/sparkthor/front/names.conf"].replace("\\", "")
 
 
 def test_a_group_that_does_not_fit_beside_another_is_refused_before_any_host(tmp_path):

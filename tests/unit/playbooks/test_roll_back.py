@@ -11,6 +11,7 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import places
+from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
 
 from tests.unit.playbooks.test_serve_again import tasks
 
@@ -85,7 +86,8 @@ def test_groups_beside_go_back_with_their_hosts_own_one() -> None:
             "Stop the groups beside that came later",
             "Restart the watchdogs whose settings changed",
         ),
-        *("Start vLLM", "Wait for the first completion", "Start the groups beside"),
+        *("Start vLLM", "Tell the doors of other heads what is served", "Reload the front proxies"),
+        *("Wait for the first completion", "Start the groups beside"),
         *("Wait for the first completion of the groups beside", "Keep it as what served last"),
     ]
     assert sorted(order, key=names.index) == order
@@ -99,3 +101,26 @@ def test_groups_beside_go_back_with_their_hosts_own_one() -> None:
     stop = task("Stop the groups beside that came later")
     assert stop["loop"] == "{{ __roll_back.beside_since }}"
     assert stop["sparkthor.cluster.vllm_service"]["state"] == "stopped"
+
+
+def looped(name: str, host: str, **given: Any) -> Any:
+    variables = {"inventory_hostname": host, "groups": {"ray_head": ["a", "c", "d"]}, **given}
+    return Templar(loader=DataLoader(), variables=variables).template(trust_as_template(task(name)["loop"]))
+
+
+def test_every_door_is_told_by_the_heads_that_go_back() -> None:
+    tell, again = "Tell the doors of other heads what is served", "Reload the front proxies"
+    assert looped(tell, "a", __roll_back={"names": "# of a"}) == ["c", "d"]
+    # without doors, and on a worker
+    assert looped(tell, "a", __roll_back={"names": ""}) == looped(tell, "b", __roll_back={"names": ""}) == []
+    # its own front proxy in any case, and those that it reached
+    told = {"results": [{"item": "c", "away": True}, {"item": "d"}]}
+    assert looped(again, "a", __roll_back_told=told) == ["a", "d"]
+    assert looped(again, "a", __roll_back_told={"results": []}) == ["a"]
+    assert looped(again, "b", __roll_back_told={"results": []}) == []
+    [unit] = task(again)["sparkthor.cluster.host_state"]["units"]
+    # what the module notes in PENDING is looked for because of this
+    assert unit["reload_on"] == [kept.FRONT.rstrip("/")]
+    assert unit["name"] == kept.FRONT_UNIT
+    # two heads at once would lose each other's names
+    assert task(tell)["throttle"] == task(again)["throttle"] == 1

@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.sparkthor.cluster.plugins.action.vllm_service import POLL, ActionModule
 
 LOADING = {"changed": True, "ready": False, "active": True, "invocation": "one", "line": "loading the weights"}
@@ -70,6 +71,31 @@ def test_a_head_that_gives_no_answer_for_a_moment_is_asked_again(monkeypatch: py
     outcome, _asked, _shown = wait(monkeypatch, [LOADING, {"failed": True, "msg": "timed out"}, READY])
     assert not outcome.get("failed")
     assert outcome["ready"] is True
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (AnsibleConnectionFailure("no route"), {"away": True}),
+        (AnsibleError("no become"), {"away": False, "failed": True, "msg": "no become"}),
+        (None, {"changed": True}),
+    ],
+)
+def test_a_head_that_is_away_keeps_nobody_from_a_rollback_and_is_named(
+    monkeypatch: pytest.MonkeyPatch, error: Exception | None, expected: dict[str, Any]
+) -> None:
+    def answer(_name: str, _arguments: dict[str, Any]) -> dict[str, Any]:
+        if error:
+            raise error
+        return {"changed": True}
+
+    task = MagicMock(async_val=0, check_mode=False, args={"state": "told"}, delegate_to="b", ignore_unreachable=True)
+    action = ActionModule(task, MagicMock(), MagicMock(), MagicMock(), MagicMock(), MagicMock())
+    monkeypatch.setattr(action, "execute", answer)
+    outcome = action.run(task_vars={"inventory_hostname": "a"})
+    assert outcome.items() >= expected.items()
+    told = ["b is away, and its door does not know what is served again: run site.yml when it is back"]
+    assert outcome.get("warnings") == (told if outcome.get("away") else None)
 
 
 def test_answers_that_are_nonsense_are_a_warning_and_a_missed_deadline_is_an_error(

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,9 +53,31 @@ def test_a_rollback_is_only_predicted_in_check_mode(
     monkeypatch.setattr(vllm_service.kept, "differences", lambda _one, _hosts, machines: [Change()])
     monkeypatch.setattr(vllm_service.kept, "apply", applied.extend)
     monkeypatch.setattr(vllm_service.kept, "beside", lambda _one: Beside())
+    monkeypatch.setattr(vllm_service.kept, "names", lambda: f"names after {len(applied)}")
     outcome = call(capsys, state="rolled_back", name="monday", _ansible_check_mode=check)
     assert (outcome["changed"], outcome["files"]) == (True, ["/etc/sparkthor/vllm.yaml"])
     assert len(applied) == (0 if check else 1)
+    # of what is served then
+    assert outcome["names"] == f"names after {len(applied)}"
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_door_is_told_names(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, check: bool
+) -> None:
+    applied: list[Any] = []
+    monkeypatch.setattr(vllm_service.kept, "apply", applied.extend)
+    told = vllm_service.kept.told
+    monkeypatch.setattr(vllm_service.kept, "told", lambda names: told(names, str(tmp_path / "others.conf")))
+    (tmp_path / "others.conf").write_text('# of a\n"~^new$" "big new";\n# end of a\n')
+    outcome = call(capsys, state="told", names='# of a\n"~^old$" "big old";\n# end of a\n', _ansible_check_mode=check)
+    assert (outcome["changed"], outcome["files"]) == (True, [str(tmp_path / "others.conf")])
+    assert [change.after for change in applied] == ([] if check else ['# of a\n"~^old$" "big old";\n# end of a\n'])
+    outcome = call(capsys, state="told", names="nonsense")
+    assert (outcome["failed"], outcome["msg"]) == (
+        True,
+        "what another head says that it serves are no names: 'nonsense'",
+    )
 
 
 def test_a_group_that_cannot_be_asked_is_an_error_with_its_reason(

@@ -108,8 +108,50 @@ def test_the_restarts_that_a_way_back_owes_outlive_a_broken_run(host: Host) -> N
     host.back("a")
     assert [path.name for path in (host.folder / "pending").iterdir()] == ["sparkthor-ray.service"]
     served = kept.Change("/etc/sparkthor/serving.json", "a", "b", kept.Item("x"))
-    assert kept.restarts([served]) == ["sparkthor-watchdog.service"]
-    assert kept.restarts([kept.Change("/etc/sparkthor/vllm.yaml", "a", "b", kept.Item("x"))]) == []
+    assert kept.owed([served]) == ["sparkthor-watchdog.service"]
+    assert kept.owed([kept.Change("/etc/sparkthor/vllm.yaml", "a", "b", kept.Item("x"))]) == []
+
+
+def test_a_way_back_owes_the_front_proxy_a_reload_and_no_restart() -> None:
+    engine = kept.Change("/etc/sparkthor/front/engine.conf", "a", "b", kept.Item("x"))
+    assert kept.owed([engine]) == ["sparkthor-front.service.reload"]
+
+
+NEW = '# of a\n"~^new$" "big new";\n"~^first of big$" "new";\n# end of a\n'
+OLD = '# of a\n"~^old\\.1$" "big old.1";\n"~^first of big$" "old.1";\n# end of a\n'
+OTHER = '# of aa\n"~^mini$" "small mini";\n# end of aa\n'
+
+
+def test_a_door_learns_what_another_head_serves_again_and_keeps_the_rest(tmp_path: Path) -> None:
+    others = tmp_path / "others.conf"
+    others.write_text(f"# Ansible managed\n{OTHER}{NEW}{OTHER}")
+    others.chmod(0o600)
+    changes = kept.told(OLD, str(others))
+    kept.apply(changes, pending=str(tmp_path / "pending"))
+    assert others.read_text() == f"# Ansible managed\n{OTHER}{OLD}{OTHER}"
+    assert others.stat().st_mode & 0o777 == 0o600
+    assert kept.told(OLD, str(others)) == []
+    # no door, and a door that does not lead there
+    assert kept.told(OLD, str(tmp_path / "none")) == kept.told(OLD.replace("of a\n", "of b\n"), str(others)) == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "",
+        OLD.replace("# end of a", "# end of b"),
+        OLD.replace('"big old.1";', '"big old.1";}'),
+        OLD.replace('"big old.1"', "$host"),
+        OLD.replace('"old.1";', '"$http_authorization";'),
+        OLD.replace("# end", "include /etc/shadow;\n# end"),
+        OLD.removesuffix("\n"),
+    ],
+)
+def test_nothing_but_names_gets_into_another_heads_configuration(tmp_path: Path, said: str) -> None:
+    others = tmp_path / "others.conf"
+    others.write_text(NEW)
+    with pytest.raises(kept.KeptError, match="no names"):
+        kept.told(said, str(others))
 
 
 def test_groups_beside_that_are_there_are_part_of_the_way_back(tmp_path: Path) -> None:
@@ -126,7 +168,7 @@ def test_groups_beside_that_are_there_are_part_of_the_way_back(tmp_path: Path) -
     assert kept.beside(one, there) == (["embed"], ["late"])
     assert list(kept.without_former(one, there).items) == [*paths, *embed]
     changed = kept.Change("/etc/sparkthor/beside/embed/serving.json", "a", "b", kept.Item("x"))
-    assert kept.restarts([changed]) == ["sparkthor-watchdog-embed.service"]
+    assert kept.owed([changed]) == ["sparkthor-watchdog-embed.service"]
 
 
 def test_nothing_of_a_group_that_is_gone_is_written(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ GROUPS = [
 ]
 FABRIC = {host: {"control_address": f"10.100.0.{number}"} for number, host in enumerate("abcd", 1)}
 CONF, KEY, CERTIFICATE = (f"/etc/sparkthor/front/{name}" for name in ("nginx.conf", "peer.key", "peer.crt"))
+ENGINE, NAMES, OTHERS = (f"/etc/sparkthor/front/{name}.conf" for name in ("engine", "names", "others"))
 SYSCTL = "/etc/sysctl.d/61-sparkthor-door.conf"
 
 
@@ -28,16 +29,16 @@ def planned(host="c", topology="switch", groups=None):
 
 def test_replicas_are_one_model_and_the_own_engine_is_reached_by_its_socket():
     found = planned("c")
-    assert [(route.names, route.servers) for route in found.routes] == [
-        (("chat",), ("10.100.0.1:8001",)),
-        (("mini", "Mini.2"), ("unix:/run/sparkthor/front/group.sock", "10.100.0.4:8001")),
+    assert [(route.groups, route.servers) for route in found.routes] == [
+        (("big",), ("10.100.0.1:8001",)),
+        (("small_a", "small_b"), ("unix:/run/sparkthor/front/group.sock", "10.100.0.4:8001")),
     ]
     assert [route.instead for route in found.routes] == [1, None]
     assert found.heads == ("10.100.0.1", "10.100.0.3", "10.100.0.4")
 
 
 def test_names_of_models_are_matched_as_they_are_written():
-    [_chat, mini] = planned().routes
+    [_chat, mini, _replica] = planned().offers
     assert mini.patterns == ["~^mini$", r"~^Mini\.2$"]
     assert re.match(mini.patterns[1][1:], "MiniX2") is None
 
@@ -53,8 +54,18 @@ def test_heads_encrypt_where_others_are_on_their_network():
 
 def test_a_key_is_refused_by_the_groups_of_other_models():
     keys = [NamedKey("all", "k" * 16), NamedKey("mini", "l" * 16, 0, ("mini",))]
-    assert door.refused_keys(keys, ["chat"]) == ["mini"]
-    assert door.refused_keys(keys, ["mini", "Mini.2"]) == []
+    [(name, wanted)] = door.limited_keys(keys).items()
+    assert name == "mini"
+    assert [bool(re.search(wanted, door.words(names))) for names in (["chat"], ["mini", "Mini.2"])] == [False, True]
+
+
+@pytest.mark.parametrize("odd", ["my model", "a|b", "it's $uri", "org/m:1", "Größe"])
+def test_a_limited_key_knows_a_model_by_its_whole_name(odd):
+    [wanted] = door.limited_keys([NamedKey("one", "k" * 16, 0, (odd,))]).values()
+    served = [[odd], ["other", odd], [f"{odd}2"], [f"x{odd}"], ["a", "model", odd.upper()]]
+    assert [bool(re.search(wanted, door.words(names))) for names in served] == [True, True, False, False, False]
+    # nginx reads both as text
+    assert not set("$'\"") & set(door.words([odd]))
 
 
 def test_without_a_limit_a_body_has_one_that_memory_can_hold():
@@ -84,7 +95,7 @@ def test_a_head_of_a_group_gets_a_door_and_what_it_reads(variables):
     assert inner.count("deny all;") == 1
     assert "listen 0.0.0.0:8000" not in inner
     assert "listen 0.0.0.0:8000" in outer
-    assert '"~^Mini\\.2$" 1;' in outer
+    assert '"~^small_b " 1;' in outer
     assert "error_page 502 503 504 = @instead_1;" in outer
     # nginx follows one error_page only unless told so, and a fallback may be away as well
     assert "recursive_error_pages on;" in outer
@@ -103,10 +114,35 @@ def test_a_door_counts_what_is_served_and_nothing_that_a_client_wrote(variables)
     conf = files(plan(of_group(variables)))[CONF]
     inner, _sign, outer = conf.partition("js_import door from door.js;")
     assert "log_format sparkthor_counted '$sparkthor_who $sparkthor_asked $status $request_time';" in inner
-    assert "  map $sparkthor_route $sparkthor_asked {\n    default -;\n    0 chat;\n    1 mini;\n  }" in inner
     # each request is counted once, by the door at which it came in
     assert "if (-d /run/sparkthor-exporter) {" in outer
     assert "if (-d /run/sparkthor-exporter) {" not in inner
+
+
+def test_what_an_upgrade_changes_is_what_a_rollback_brings_back(variables):
+    """So that a head that goes back leads to what it serves again, and the others learn its names alone."""
+    before, after = of_group(variables), of_group(variables)
+    groups = [{**GROUPS[0], "names": ["new"]}, *GROUPS[1:]]
+    serving = {"model": "n", "models": [{"name": "n"}], "args": {}, "max_model_len": 64, "served_model_name": "new"}
+    after["sparkthor_cluster"] = {**after["sparkthor_cluster"], "groups": groups, "serving": serving}
+    then, found = plan(before), plan(after)
+    assert {ENGINE, NAMES} <= set(found["kept"])
+    front = "/etc/sparkthor/front/"
+    differ = {path for path, text in files(found).items() if path.startswith(front) and files(then)[path] != text}
+    assert differ == {ENGINE, NAMES}
+    other = of_group(variables, "c")
+    other["sparkthor_cluster"] = {**other["sparkthor_cluster"], "groups": groups}
+    there = files(plan(other))
+    # word for word, as the module writes it after a rollback
+    assert files(found)[NAMES] in there[OTHERS]
+    assert files(found)[NAMES] == '# of a\n"~^new$" "big new";\n"~^first of big$" "new";\n# end of a\n'
+
+
+def test_a_head_without_doors_has_no_names(variables):
+    found = plan(variables)
+    assert ENGINE in found["kept"]
+    assert not {NAMES, OTHERS} & {*files(found), *found["kept"]}
+    assert {NAMES, OTHERS} <= set(found["state"]["absent"])
 
 
 def test_answers_are_read_only_if_their_tokens_are_to_be_counted(variables):
@@ -129,7 +165,7 @@ def test_answers_are_read_only_if_their_tokens_are_to_be_counted(variables):
 
 def test_a_name_is_one_word_of_a_line(variables):
     found = plan({**variables, "vllm_serve_served_model_name": "my model' $status;"})
-    assert "'$sparkthor_who my_model___status_ $status $request_time'" in files(found)[CONF]
+    assert "  default my_model___status_;\n" in files(found)[ENGINE]
 
 
 def test_the_api_and_the_other_heads_need_two_ports(variables):
@@ -181,7 +217,7 @@ def test_on_a_lan_all_heads_have_one_certificate_of_a_secret_of_their_own(variab
 def test_a_key_for_other_models_is_refused_where_the_model_is(variables):
     keys = [{"name": "narrow", "key": "n" * 20, "models": ["mini"]}]
     conf = files(plan(of_group(variables, vllm_serve_api_keys=keys)))[CONF]
-    assert "    narrow 1;" in conf
+    assert '    "~^narrow .*(?:\\ mini\\ )" "";\n    "~^narrow " 1;\n' in conf
     assert "nnnn" not in conf
 
 
@@ -189,7 +225,6 @@ def test_a_key_for_other_models_is_refused_where_the_model_is(variables):
 def test_a_name_that_a_map_of_nginx_takes_for_its_own_word_is_one(variables, name):
     keys = [{"name": name, "key": "n" * 20, "models": ["mini"], "requests_per_minute": 6}]
     conf = files(plan(of_group(variables, vllm_serve_api_keys=keys)))[CONF]
-    assert f"    \\{name} 1;\n" in conf
     assert f"    \\{name} {name};\n" in conf
     # a group may be called default as well
     template = (role_state.ROLES / "vllm_serve/templates/nginx.conf.j2").read_text(encoding="utf-8")
@@ -225,16 +260,19 @@ def with_beside(variables, host="c", **given):
 
 def test_a_group_beside_another_has_a_server_of_its_own_behind_the_doors(variables):
     keys = [{"name": "narrow", "key": "n" * 20, "models": ["chat"]}]
-    there = files(plan(with_beside(variables, vllm_serve_api_keys=keys)))[CONF]
-    inner, _sign, outer = there.partition("js_import door from door.js;")
+    there = files(plan(with_beside(variables, vllm_serve_api_keys=keys)))
+    inner, _sign, outer = there[CONF].partition("js_import door from door.js;")
     assert "listen unix:/run/sparkthor/front/group-embed.sock;\n    listen 8002 backlog=4096;" in inner
     # both servers take requests of heads alone
     assert inner.count("deny all;") == 2
-    assert "server unix:/run/sparkthor/beside/embed/vllm/vllm.sock max_fails=0;" in inner
+    assert "server unix:/run/sparkthor/beside/embed/vllm/vllm.sock max_fails=0;" in there[ENGINE]
+    assert "set $sparkthor_engine sparkthor_vllm_embed;" in inner
     assert "if (-f /run/sparkthor/beside/embed/draining) {" in inner
-    assert "if ($sparkthor_refused_embed) {" in inner
+    # both servers refuse keys for other models
+    assert inner.count("if ($sparkthor_refused) {") == 2
     assert "server unix:/run/sparkthor/front/group-embed.sock max_fails=1" in outer
-    assert '"~^embed$" 2;' in outer
+    assert '"~^embed " 2;' in outer
+    assert '"~^embed$" "embed embed";\n' in there[NAMES]
     # another head asks that port, and has no such server itself
     other = files(plan(with_beside(variables, "a")))[CONF]
     assert "server 10.100.0.3:8002 max_fails=1 fail_timeout=5s;" in other

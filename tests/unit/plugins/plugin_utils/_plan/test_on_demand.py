@@ -80,7 +80,7 @@ def test_nobody_waits_for_a_model_that_serves_all_the_time(variables: dict[str, 
 def test_a_name_that_nginx_would_read_is_not_listed(variables: dict[str, Any]) -> None:
     given = on_demand(variables)
     given["sparkthor_cluster"]["beside"]["embed"]["serving"]["served_model_name"] = ["org/emb:1", "it's $uri"]
-    conf = files(plan(given))["/etc/sparkthor/front/nginx.conf"]
-    [listed] = [line for line in conf.splitlines() if line.strip().startswith("return 200") and "emb" in line]
-    found = json.loads(listed.strip().removeprefix("return 200 '").removesuffix("\\n';"))
+    conf = files(plan(given))["/etc/sparkthor/front/engine.conf"]
+    [listed] = [line.strip() for line in conf.splitlines() if "org/emb:1" in line and "list" in line]
+    found = json.loads(listed.removeprefix("sparkthor_vllm_embed '").removesuffix("';"))
     assert [model["id"] for model in found["data"]] == ["org/emb:1"]

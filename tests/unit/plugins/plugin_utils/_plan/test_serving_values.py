@@ -257,7 +257,7 @@ def test_tls(variables: dict[str, Any], tls: Any, present: list[str], gone: list
     given = {**variables, "vllm_serve_tls": tls, "vllm_serve_tls_key": "KEY", "vllm_serve_tls_certificate": " CERT\n"}
     planned = plan(given)
     found = files(planned)
-    assert [path for path in found if path.startswith("/etc/sparkthor/front/") and "nginx" not in path] == present
+    assert [path for path in found if path.startswith("/etc/sparkthor/front/") and ".conf" not in path] == present
     assert [path for path in planned["state"]["absent"] if "self-signed" in path] == gone
     assert ("ssl_certificate tls.crt;" in found["/etc/sparkthor/front/nginx.conf"]) is (tls in ("self_signed", "given"))
     assert json.loads(found["/etc/sparkthor/cluster.json"])["tls"] is (tls in ("self_signed", "given"))
@@ -393,7 +393,7 @@ def test_a_group_beside_another_shares_no_file_and_no_unit_with_it(variables: di
     }
     # what is the host's own group's is as before, but for the front proxy and its groups
     changed = {path for path, text in files(alone).items() if found[path] != text}
-    assert changed == {"/etc/sparkthor/front/nginx.conf"}
+    assert changed == {f"/etc/sparkthor/front/{name}.conf" for name in ("nginx", "engine", "names")}
     # a way back is for both, which share the engine
     models = "/var/lib/sparkthor/models"
     assert set(planned["kept"]) - set(alone["kept"]) == {

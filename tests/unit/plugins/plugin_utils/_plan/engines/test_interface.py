@@ -64,7 +64,7 @@ def test_its_files_and_unit_say_which_engine_it_is(engine: PlannedEngine, variab
     assert f"Description={engine.title} (" in unit
     serving = yaml.safe_load(found["/etc/sparkthor/serving.json"])
     assert on_hosts.engine_of(serving) is engine.on_host
-    assert serving["socket"] in found["/etc/sparkthor/front/nginx.conf"]
+    assert serving["socket"] in found["/etc/sparkthor/front/engine.conf"]
 
 
 def test_an_unknown_option_is_named_by_what_is_installed(engine: PlannedEngine, variables: dict[str, Any]) -> None:

@@ -163,7 +163,7 @@ def test_only_those_who_must_reach_its_port(sglang: dict[str, Any]) -> None:
     assert 'oifname "lo" tcp dport 30000 meta skuid != { "root", "sparkthor", "sparkthor-front"' in rules
     unit = found["/etc/systemd/system/sparkthor-vllm.service"]
     assert unit.index("nft --file /etc/sparkthor/engine-port.nft") < unit.index("sparkthor_host rank")
-    assert "server 127.0.0.1:30000 max_fails=0;" in found["/etc/sparkthor/front/nginx.conf"]
+    assert "server 127.0.0.1:30000 max_fails=0;" in found["/etc/sparkthor/front/engine.conf"]
 
 
 @pytest.mark.parametrize(

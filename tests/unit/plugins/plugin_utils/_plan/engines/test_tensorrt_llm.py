@@ -134,16 +134,15 @@ def test_a_null_takes_a_variable_of_the_role_away(trt: dict[str, Any]) -> None:
 
 def test_its_page_of_metrics_is_not_the_one_that_is_read_once(trt: dict[str, Any]) -> None:
     found = files(plan(trt, vllm_serve_metrics_listen="127.0.0.1:9000"))
-    front = found["/etc/sparkthor/front/nginx.conf"]
-    assert "proxy_pass http://sparkthor_vllm/prometheus/metrics;" in front
-    assert "sparkthor_vllm/metrics" not in front
+    assert "proxy_pass http://sparkthor_vllm$sparkthor_metrics;" in found["/etc/sparkthor/front/nginx.conf"]
+    assert "$sparkthor_metrics {\n  default /prometheus/metrics;\n" in found["/etc/sparkthor/front/engine.conf"]
 
 
 def test_only_those_who_must_reach_its_port(trt: dict[str, Any]) -> None:
     found = files(plan(trt))
     rules = found["/etc/sparkthor/engine-port.nft"]
     assert 'oifname "lo" tcp dport 30000 meta skuid != { "root", "sparkthor", "sparkthor-front"' in rules
-    assert "server 127.0.0.1:30000 max_fails=0;" in found["/etc/sparkthor/front/nginx.conf"]
+    assert "server 127.0.0.1:30000 max_fails=0;" in found["/etc/sparkthor/front/engine.conf"]
 
 
 @pytest.mark.parametrize(
