@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import socketserver
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,10 @@ def test_a_group_beside_that_came_later_is_away_and_costs_nobody_else_anything(
         assert found.ask("/v1/whole") == ANSWER
         # no name is of it any more, and its server says that nobody is there
         assert found.ask("/v1/whole", KEY, "embed")[0] == 404
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(tmp_path / "run/front/group-embed.sock"))
+            client.sendall(f"GET /v1/models HTTP/1.0\r\nAuthorization: Bearer {KEY}\r\n\r\n".encode())
+            assert client.recv(65536).startswith(b"HTTP/1.1 503 ")
 
 
 class Lists(Engine):
