@@ -339,9 +339,13 @@ def test_named_keys_and_limits(variables: dict[str, Any]) -> None:
 def test_a_key_for_an_adapter_may_ask_for_its_model(variables: dict[str, Any]) -> None:
     keys = [{"name": name, "key": name * 10, "models": [name]} for name in ("sqls", "other")]
     given = {"vllm_serve_api_keys": keys, "vllm_serve_args": {"enable-lora": True, "lora-modules": ["sqls=/srv/s"]}}
-    conf = files(plan({**variables, **given}))["/etc/sparkthor/front/nginx.conf"]
-    [refused] = re.findall(r"map \$sparkthor_key \$sparkthor_refused \{([^}]*)\}", conf)
-    assert refused.split() == ["default", '"";', "other", "1;"]
+    found = files(plan({**variables, **given}))
+    [names] = re.findall(r"sparkthor_vllm '( mine .*)';", found["/etc/sparkthor/front/engine.conf"])
+    allowed = dict(re.findall(r'"~\^(\w+) \.\*\((\S.*)\)" "";', found["/etc/sparkthor/front/nginx.conf"]))
+    assert {name: bool(re.search(f"({wanted})", names)) for name, wanted in allowed.items()} == {
+        "sqls": True,
+        "other": False,
+    }
 
 
 @pytest.mark.parametrize("page", [True, False])
