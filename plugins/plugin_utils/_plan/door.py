@@ -40,7 +40,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Offer:
+class OfferedModel:
     """A group's model under all its names."""
 
     group: str
@@ -78,7 +78,7 @@ class Door:
     #: addresses of all heads
     heads: tuple[str, ...]
     routes: tuple[DoorRoute, ...]
-    offers: tuple[Offer, ...]
+    offers: tuple[OfferedModel, ...]
     #: by the name of each group the server that says how it is
     groups: dict[str, str]
 
@@ -123,7 +123,7 @@ def plan_door(cluster: Mapping[str, Any], fabric: Mapping[str, Mapping[str, Any]
             )
         )
     tls = network_of(cluster) in SHARED_LANS
-    offers = tuple(Offer(group["group"], group["head"], tuple(group["names"])) for group in groups)
+    offers = tuple(OfferedModel(group["group"], group["head"], tuple(group["names"])) for group in groups)
     return Door(port, tls, tuple(dict.fromkeys(addresses.values())), tuple(routes), offers, servers)
 
 
