@@ -84,9 +84,10 @@ def switch_problems(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> li
     rails: dict[str, dict[str, str]] = {}
     for host, entry in plan.items():
         for link in entry["links"] if entry["topology"] == "switch" and probes.get(host) else ():
+            port = neighbors.port_of(link["netdev"])
             # both halves of a cage share the cable, each lane of a Thor has wires of its own
-            if link["half"] == 0 or link["netdev"] in THOR_NETDEVS:
-                rails.setdefault(link["subnet"], {})[host] = neighbors.port_of(link["netdev"])
+            if (link["half"] == 0 or link["netdev"] in THOR_NETDEVS) and not _unheard(probes[host], port):
+                rails.setdefault(link["subnet"], {})[host] = port
     hosts = list(dict.fromkeys(host for ports in rails.values() for host in ports))
     found = _apart(plan, probes, hosts) or _in_other_network(probes, list(rails.values()))
     # with two cages to switches, each is one network of its own; what is dark has a finding of its own
@@ -119,6 +120,12 @@ def _in_other_network(probes: Mapping[str, Mapping[str, t.Any]], rails: Sequence
             if own and port not in own and not _dark(probes[host], port):
                 misplaced.setdefault(host, {})[own[0]] = (port, f"{_wires(there[2])} of {there[0]}")
     return [_misplaced(host, moves) for host, moves in misplaced.items()]
+
+
+def _unheard(probe: Mapping[str, t.Any], port: str) -> bool:
+    """Whether nobody knows what a port would hear: in check mode one that is set down stays so."""
+    states = [state for netdev, state in (probe.get("ports") or {}).items() if neighbors.port_of(netdev) == port]
+    return bool(states) and all(state["carrier"] is None for state in states)
 
 
 def _dark(probe: Mapping[str, t.Any], port: str) -> bool:

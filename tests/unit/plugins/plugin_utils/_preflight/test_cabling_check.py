@@ -176,6 +176,18 @@ def test_one_host_in_another_vlan() -> None:
     assert "in one VLAN" in errors[0]
 
 
+def test_what_a_port_would_hear_that_stays_down_is_not_known() -> None:
+    """In check mode a host that is new; three others serve."""
+    world = World("switch", list("abcd"))
+    heard(world, "abc")
+    for state in world.probes["d"]["ports"].values():
+        state.update(up=False, carrier=None)
+    assert world.errors() == []
+    # with one half up there is something to hear, and nobody is heard
+    next(iter(world.probes["d"]["ports"].values())).update(up=True, carrier=True)
+    assert world.errors()[0].startswith("host d: ")
+
+
 def heard_by_a_switch(world: World, parts: str) -> None:
     """The same, and nobody heard what only a cable passes on."""
     heard(world, parts)
