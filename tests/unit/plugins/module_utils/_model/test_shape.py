@@ -73,7 +73,7 @@ def test_broken_configs(key: str, value: Any, variable: str) -> None:
         {"rope_scaling": {"type": "yarn", "factor": "x"}},
         {"rope_scaling": {"type": "yarn", "factor": float("inf")}},
     ],
-    ids=lambda changed: ",".join(changed),
+    ids=",".join,
 )
 def test_a_value_of_another_kind_is_the_configs_fault_for_everybody_who_reads_it(changed: dict[str, Any]) -> None:
     with pytest.raises(SizingError, match=r"config\.model_type='qwen3_moe': holds a value that nobody can reckon with"):

@@ -171,6 +171,16 @@ def test_groups_beside_that_are_there_are_part_of_the_way_back(tmp_path: Path) -
     assert kept.owed([changed]) == ["sparkthor-watchdog-embed.service"]
 
 
+def test_what_the_front_proxy_includes_stays_where_it_came_later(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nginx.conf that includes it stays as well."""
+    monkeypatch.setattr(kept, "FRONT", str(host.env))
+    host.keep("a")
+    host.env.write_text("upstream engine {}\n")
+    host.yaml.write_text("model: two\n")
+    assert host.back("a") == ["vllm.yaml"]
+    assert host.env.exists()
+
+
 def test_nothing_of_a_group_that_is_gone_is_written(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its units and its folder are gone, so its files would lie about."""
     host.keep("a")

@@ -35,9 +35,9 @@ EXPERTS = model("qwen3.6-35b-a3b")
 EXPERTS = {**EXPERTS, "text_config": {**EXPERTS["text_config"], "moe_intermediate_size": 510}}
 
 
-def served(hosts: int = 2, config: dict[str, Any] = CONFIG, **given: Any) -> dict[str, Any]:
+def served(hosts: int = 2, config: dict[str, Any] | None = None, **given: Any) -> dict[str, Any]:
     first, cluster, _fabric, nodes = planned([f"h{number}" for number in range(hosts)])
-    return plan_serving({**first, **WANTED, **given}, cluster, nodes, ".", lambda *_asked: (config, 16 << 30))
+    return plan_serving({**first, **WANTED, **given}, cluster, nodes, ".", lambda *_asked: (config or CONFIG, 16 << 30))
 
 
 def test_the_cache_is_as_large_as_the_plan_says() -> None:
