@@ -256,11 +256,13 @@ def test_nothing_is_sent_where_nobody_counts(
         found.says(f"{answers} 3")
 
 
-def test_a_group_beside_another_is_reached_by_its_model(tmp_path: Path, variables: dict[str, Any]) -> None:
+# the longest name that a group may have is the longest key of nginx's maps
+@pytest.mark.parametrize("name", ["embed", "e" * 32])
+def test_a_group_beside_another_is_reached_by_its_model(tmp_path: Path, variables: dict[str, Any], name: str) -> None:
     """The door asks the server of that group on the same host, which asks that group's engine."""
-    socket_path = tmp_path / "run/beside/embed/vllm/vllm.sock"
+    socket_path = tmp_path / f"run/beside/{name}/vllm/vllm.sock"
     socket_path.parent.mkdir(parents=True)
-    with running(tmp_path, with_beside(variables)) as found:
+    with running(tmp_path, with_beside(variables, name=name)) as found:
         # nobody is there yet, and the other group goes on
         assert found.ask("/v1/whole", KEY, "embed")[0] == 503
         assert found.ask("/v1/whole", KEY, "mini") == (200, b"".join(ANSWERS["/v1/whole"]))
@@ -268,7 +270,7 @@ def test_a_group_beside_another_is_reached_by_its_model(tmp_path: Path, variable
             assert found.ask("/v1/stream", KEY, "embed") == (200, b"".join(ANSWERS["/v1/stream"]))
             # the key is for another model
             assert found.ask("/v1/stream", NARROW, "embed")[0] == 403
-            draining = tmp_path / "run/beside/embed/draining"
+            draining = tmp_path / f"run/beside/{name}/draining"
             draining.touch()
             assert found.ask("/v1/stream", KEY, "embed")[0] == 503
             assert found.ask("/v1/whole", KEY, "mini")[0] == 200

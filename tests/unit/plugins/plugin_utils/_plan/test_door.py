@@ -238,21 +238,21 @@ def test_ray_leaves_the_port_between_heads_free_where_there_are_several(variable
     assert "port 8001 is wanted by ray_node_ports.gcs and by vllm_serve_door_port" in problem
 
 
-def with_beside(variables, host="c", **given):
+def with_beside(variables, host="c", name="embed", **given):
     """The same with a group beside small_a, on its head."""
     facts = of_group(variables, host, **given)
     small = {"model": "emb", "served_model_name": "embed", "models": [{"name": "emb"}], "args": {}, "max_model_len": 64}
     beside = {
         **facts["sparkthor_cluster"],
-        **{"group": "embed", "head": "c", "hosts": ["c"], "kinds": {"c": "spark"}, "head_address": "10.100.0.3"},
+        **{"group": name, "head": "c", "hosts": ["c"], "kinds": {"c": "spark"}, "head_address": "10.100.0.3"},
         **{"serving": small, "tensor_parallel": 1, "pipeline_parallel": 1, "runtime": "venv"},
         "executor": "mp",
         "given": {"vllm_serve_door_port": 8002, "vllm_serve_group_port": 29503, "vllm_serve_recipe": "r"},
     }
-    offer = {"group": "embed", "head": "c", "names": ["embed"], "model": "emb", "fallback": "", "port": 8002}
+    offer = {"group": name, "head": "c", "names": ["embed"], "model": "emb", "fallback": "", "port": 8002}
     facts["sparkthor_cluster"] = {
         **facts["sparkthor_cluster"],
-        **{"groups": [*GROUPS, offer], "beside": {"embed": beside} if host == "c" else {}},
+        **{"groups": [*GROUPS, offer], "beside": {name: beside} if host == "c" else {}},
         "revisions": {"emb": "emb@1"},
     }
     return facts
