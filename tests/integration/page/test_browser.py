@@ -351,7 +351,11 @@ def test_a_head_that_is_slow_is_asked_once(tab: Watched, cluster: Cluster) -> No
     page = sign_in(tab, cluster)
     verdict(page, "Serving")
     held: list[Route] = []
-    page.route("**/console/state", held.append)
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/console/state", hold)
     with page.expect_request("**/console/state", timeout=15000):
         pass
     for _look in range(3):
